@@ -1,0 +1,179 @@
+"""The C++ core as Python sees it. One `Node` is one node of the cluster; several may live in one process.
+
+Every call that waits releases the GIL, has a deadline and raises `Timeout` with a sentence that names who waited for
+what. Arrays are C-contiguous and are not copied: the caller keeps one that was pushed unchanged, and one that is
+pulled into alive, until the ticket is done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ABI_VERSION: int
+
+class Error(Exception):
+    """The run can't go on, or a call can't be served: a peer died, a key differs between workers. One sentence."""
+
+class Refused(Error):
+    """The cluster refused this node while it joined, or a call: a setting, a count, a token. One sentence."""
+
+class Timeout(Error):
+    """A wait ended at its deadline. The message names who waited, for what and for whom."""
+
+class Domain:
+    """How a node joins one domain (one tier of one party, or the WAN).
+
+    `num_servers` and `num_members` must agree on all its nodes (0: not known here, whatever others say is taken).
+    Members are workers in a LAN domain, local servers in the WAN domain, workers in a flat WAN domain.
+    """
+
+    def __init__(self, *, scheduler_host: str, scheduler_port: int, num_servers: int, num_members: int) -> None: ...
+
+class Shard:
+    """`length` elements from `offset` of a flattened tensor, held by global server `server`."""
+
+    def __init__(self, server: int, offset: int, length: int) -> None: ...
+    server: int
+    offset: int
+    length: int
+
+class Plan:
+    """What the authority decides once for a key: where its shards are, and how they are cut into parts."""
+
+    def __init__(self, shards: Sequence[Shard], part_length: int) -> None: ...
+    shards: list[Shard]
+    part_length: int  # elements; 0: shards are not cut
+
+class CodecChoice:
+    """A codec and its parameters (numbers and words)."""
+
+    def __init__(self, name: str = "identity", params: Mapping[str, int | float | str] = ...) -> None: ...
+    name: str
+    params: dict[str, int | float | str]
+
+class Ticket:
+    """One push, pull or push_pull that is under way."""
+
+    @property
+    def done(self) -> bool: ...
+    def wait(self, timeout_s: float = -1.0) -> None:
+        """Returns when done; raises Timeout, or Error when the run failed. Negative: the node's `wait_s`."""
+
+class Node:
+    def __init__(
+        self,
+        *,
+        role: str,  # scheduler, local_server, global_server, worker; a scheduler serves the one domain that it is given
+        party: str = "",  # name of the party; empty: the party's scheduler's address
+        party_rank: int = -1,  # order of parties; -1: by name
+        rank: int = -1,  # order within the domain; -1: by host and process id
+        is_master: bool = False,  # the master worker
+        central_trains: bool = False,  # the central party's workers contribute (said to global servers and workers there)
+        is_central: bool = False,  # this node is in the central party
+        lan: Domain | None = None,
+        wan: Domain | None = None,
+        host: str = "",  # the address that others reach this node by; empty: found by the route to the scheduler
+        port: int = 0,  # of the first domain; 0: free
+        token: str = "",
+        settings: Mapping[str, str] = ...,  # options of scope "run" set explicitly here; compared with everybody's
+        join_s: float = 60.0,  # until the whole cluster is there
+        wait_s: float = 600.0,  # default deadline of calls
+        death_s: float = 12.0,  # silence after which a node counts as dead
+        slow_s: float = 10.0,  # a round that waits longer than this is warned about, naming who is waited for
+        local: bool = True,  # shared memory between nodes of one host
+    ) -> None: ...
+
+    # --- set before start -------------------------------------------------------------------------------------
+    def set_planner(self, plan: Callable[[str, tuple[int, ...], str, int], Plan]) -> None:
+        """plan(name, shape, dtype, num_global_servers); asked on the authority only, once a key."""
+    def set_policy(self, choose: Callable[[str, int, str, str, str], CodecChoice]) -> None:
+        """choose(name, length, dtype, tier, direction); tier lan or wan, direction up or down. Asked on every node,
+        once a key, after the last configure(); must be pure."""
+    def on_configure(self, apply: Callable[[str, str], None]) -> None:
+        """apply(what, value): a configure() of any node has arrived here. On the node's own thread."""
+    def on_log(self, log: Callable[[int, str], None]) -> None:
+        """log(level, line) with logging's levels."""
+    def set_updater(self, make: Callable[[str], Callable[[int, int, Any, Any], None]]) -> None:
+        """make(spec) -> update(key, offset, gradient, weight): optimizers that the core lacks; weight changes in place.
+        spec is what configure("optimizer", spec) carried. Only global servers ask."""
+    def load_plugin(self, path: str) -> None:
+        """A shared library with `geomx_plugin_v1`; its codecs can then be chosen by name."""
+    def add_codec(self, name: str, make: Callable[[dict[str, Any]], Any]) -> None:
+        """A codec in Python: make(params) -> an object as described in geomx.api.Codec."""
+
+    # --- joining ----------------------------------------------------------------------------------------------
+    def start(self) -> dict[str, str]:
+        """Joins; returns the run's settings when the whole deployment is up. Raises Refused, Timeout, Error."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def num_workers(self) -> int: ...
+    @property
+    def global_rank(self) -> int: ...
+    @property
+    def num_all_workers(self) -> int: ...
+    @property
+    def party(self) -> str: ...
+    @property
+    def addresses(self) -> dict[str, str]:
+        """domain ("lan", "wan") -> host:port that this node listens on."""
+
+    # --- workers ----------------------------------------------------------------------------------------------
+    def configure(self, what: str, value: str, timeout_s: float = -1.0) -> None:
+        """what: "optimizer" or "compression"; value: JSON. Returns when all servers have it. Refused when another
+        value was given before, or when the authority has already pushed."""
+    def key(self, name: str) -> int:
+        """The 64-bit identity of a name; integer keys go by their decimal text with a tag of their own."""
+    def init(self, names: Sequence[str], arrays: Sequence[NDArray[Any]], timeout_s: float = -1.0) -> None:
+        """Declares keys; the authority's arrays are the initial values. Returns when they are declared everywhere."""
+    def push(self, names: Sequence[str], arrays: Sequence[NDArray[Any]], priorities: Sequence[int] = ...) -> Ticket: ...
+    def pull(self, names: Sequence[str], outs: Sequence[NDArray[Any]], priorities: Sequence[int] = ...) -> Ticket: ...
+    def push_pull(
+        self,
+        names: Sequence[str],
+        arrays: Sequence[NDArray[Any]],
+        outs: Sequence[NDArray[Any]],
+        priorities: Sequence[int] = ...,
+    ) -> Ticket: ...
+    def push_address(self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int,
+                     done: Callable[[str], None]) -> None:
+        """For frameworks with an engine of their own: done(error) is called once, on the node's thread; "" if well."""
+    def pull_address(self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int,
+                     done: Callable[[str], None]) -> None: ...
+    def barrier(self, world: bool = False, timeout_s: float = -1.0) -> None: ...
+    def report(self, name: str, value: float) -> None:
+        """A figure that techniques use (the loss)."""
+    def leave(self, timeout_s: float = -1.0) -> None:
+        """No more batches from here. Returns when all that was pushed has been answered."""
+
+    # --- all --------------------------------------------------------------------------------------------------
+    def serve(self) -> None:
+        """Schedulers and servers: returns when the job is over, raises Error when it failed."""
+    def fail(self, message: str) -> None:
+        """Ends the run everywhere with this sentence."""
+    def close(self) -> None: ...
+    def counters(self) -> dict[str, float]:
+        """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", "wan.init_bytes",
+        "wan.messages", "wan.dropped_parts", "refused_frames", "encode_s", "decode_s", "update_s", "rounds"."""
+
+class Codec:
+    """A codec outside a node: for tests and benchmarks."""
+
+    def __init__(self, name: str, params: Mapping[str, Any] = ..., plugin: str = "") -> None: ...
+    @property
+    def wire_id(self) -> str: ...
+    def encode(self, values: NDArray[Any], slot: int = 0) -> bytes: ...
+    def decode(self, data: bytes, length: int, dtype: str, slot: int = 0) -> NDArray[Any]: ...
+    def accumulate(self, data: bytes, into: NDArray[Any], slot: int = 0) -> None: ...
+
+def kernel(name: str, *arrays: NDArray[Any]) -> None:
+    """Runs one of the core's kernels on arrays, for tests and benchmarks: add_f32, f32_to_f16, f16_to_f32, ..."""
+
+def parse_message(data: bytes) -> str:
+    """The parser of the wire format, for tests: a line that says what the message is, or why it is refused."""
+
+def np_dtype(name: str) -> np.dtype[Any]: ...

@@ -1,0 +1,92 @@
+// The codec seam: part <-> bytes. Identity is built in (identity_codec.cc); others come through plugin.h or Python.
+//
+// Threads: all calls for one key come from the node's own thread.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "buffer.h"
+#include "status.h"
+
+namespace geomx {
+
+enum class DType : uint8_t { f32 = 0, f16 = 1, bf16 = 2, f64 = 3, i32 = 4, i64 = 5, u8 = 6 };
+size_t size_of(DType dtype);
+const char* name_of(DType dtype);
+bool parse_dtype(const std::string& name, DType* out);
+// What values of this type are summed in: float32 for halves, else the type itself.
+DType sum_type(DType dtype);
+
+enum class Direction : uint8_t { up = 0, down = 1 };  // towards, away from the domain's servers
+enum class Tier : uint8_t { lan = 0, wan = 1 };
+
+constexpr uint32_t fourcc(char a, char b, char c, char d) {
+  return uint32_t(uint8_t(a)) | uint32_t(uint8_t(b)) << 8 | uint32_t(uint8_t(c)) << 16 | uint32_t(uint8_t(d)) << 24;
+}
+
+// One contiguous part of one tensor in one round, without its values.
+struct PartView {
+  uint32_t key = 0;     // index of the key in this run
+  uint32_t part = 0, num_parts = 1, round = 0;
+  uint64_t offset = 0, length = 0;  // elements, within the flattened tensor
+  uint64_t tensor_length = 0;
+  DType dtype = DType::f32;         // of the key; values are given and taken in sum_type(dtype)
+  Tier tier = Tier::lan;
+  Direction direction = Direction::up;
+};
+
+// What a codec remembers between rounds for one (peer or shared, key, direction): residuals, momentum.
+class Slot {
+ public:
+  virtual ~Slot() = default;
+};
+
+enum class CodecScope : uint8_t { part, shard, tensor };
+
+using Params = std::map<std::string, std::variant<int64_t, double, std::string>>;
+
+class Codec {
+ public:
+  virtual ~Codec() = default;
+  virtual uint32_t wire_id() const = 0;  // FourCC of the byte format
+  virtual CodecScope scope() const { return CodecScope::part; }
+  virtual bool can_merge() const { return false; }
+  virtual bool is_lossy() const { return false; }       // what comes back differs, so the codec keeps a residual
+  virtual bool takes(DType) const { return true; }
+
+  virtual std::unique_ptr<Slot> open_slot(const PartView& whole) = 0;  // offset 0, length tensor_length
+  // Once a round before the parts are encoded, for codecs whose scope is the tensor. `values` are all its elements.
+  virtual Status prepare(Slot&, const PartView& whole, const Bytes& values) = 0;
+  // `values`: view.length elements of sum_type(view.dtype). May return the same memory.
+  virtual Status encode(Slot&, const PartView& view, const Bytes& values, Bytes* encoded) = 0;
+  // Into memory of view.length elements of sum_type(view.dtype). Refuses wrong bytes with a sentence.
+  virtual Status decode(const PartView& view, const Bytes& encoded, Bytes* values) = 0;
+  // sum += decoded: costs what the part carries.
+  virtual Status accumulate(const PartView& view, const Bytes& encoded, void* sum) = 0;
+  // What was encoded and not applied goes back into the residual.
+  virtual Status give_back(Slot&, const PartView& view, const Bytes& encoded) = 0;
+  virtual Status score(const PartView& view, const Bytes& encoded, double* contribution) = 0;
+  virtual Status save_slot(const Slot&, Bytes* out) const = 0;
+  virtual Status load_slot(Slot&, const Bytes& in) = 0;
+};
+
+using CodecMaker = std::function<Status(const Params&, std::unique_ptr<Codec>*)>;
+
+// Names -> makers of one node. Holds "identity" from the start.
+class CodecRegistry {
+ public:
+  CodecRegistry();
+  Status add(const std::string& name, CodecMaker maker);
+  // A shared library with geomx_plugin_v1 (plugin_host.cc).
+  Status load(const std::string& path);
+  Status make(const std::string& name, const Params& params, std::unique_ptr<Codec>* out) const;
+
+ private:
+  std::map<std::string, CodecMaker> makers_;
+};
+
+}  // namespace geomx

@@ -1,0 +1,55 @@
+// The transport seam: moves messages between the nodes of one domain. Knows addresses and connections, nothing of
+// roles, keys or rounds.
+//
+// A message is a head and attachments (large payloads that are sent without copying). Channel 0 is reliable: what is
+// sent arrives once, while both ends live. Channels from 1 may lose, double and reorder.
+//
+// Threads: all calls come from, and all callbacks go to, turns of the node's reactor.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "buffer.h"
+#include "status.h"
+
+namespace geomx {
+
+struct Message {
+  Bytes head;
+  std::vector<Bytes> attachments;
+  size_t size() const {
+    size_t total = head.size();
+    for (const Bytes& attachment : attachments) total += attachment.size();
+    return total;
+  }
+};
+
+// A connection, numbered by the transport. Valid until the transport is closed.
+using PeerId = uint32_t;
+
+class Transport {
+ public:
+  // refused: the peer or the bytes were not acceptable to the transport (no token, malformed); counted by the node.
+  using Receiver = std::function<void(PeerId from, uint8_t channel, Message message)>;
+  using OnRefused = std::function<void(const std::string& why)>;
+  using OnLost = std::function<void(PeerId peer, const std::string& why)>;
+
+  virtual ~Transport() = default;
+  // Starts to listen on host:port (port 0: any free one). The error names address, port, reason and, where it can be
+  // seen, the process that holds it.
+  virtual Status bind(const std::string& host, uint16_t port) = 0;
+  virtual std::string address() const = 0;  // "host:port" that others connect to
+  // Opens a connection to another node's address. Resolves the name first: an unknown host is an error at once.
+  virtual Status connect(const std::string& address, PeerId* peer) = 0;
+  virtual void send(PeerId peer, uint8_t channel, Message message) = 0;
+  virtual void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) = 0;
+  // Bytes that the transport adds to each message (framing), for the counters.
+  virtual size_t overhead(const Message& message) const = 0;
+  // The largest message of a lossy channel; 0: there are no lossy channels.
+  virtual size_t max_datagram() const { return 0; }
+  virtual void close() = 0;
+};
+
+}  // namespace geomx
