@@ -1,0 +1,174 @@
+// Packing and parsing of messages: see wire.h for the layout.
+#include "wire.h"
+
+namespace geomx {
+namespace {
+
+size_t varint_size(uint64_t v) {
+  size_t size = 1;
+  while (v >>= 7) ++size;
+  return size;
+}
+
+void write_frame(Writer& out, Frame& frame, std::vector<Bytes>* attachments) {
+  const bool attach = frame.body.size() > kInlineBytes;
+  uint8_t flags = frame.flags & uint8_t(~(kAttached | kHasCodec | kHasContributors));
+  if (attach) flags |= kAttached;
+  if (frame.codec != 0) flags |= kHasCodec;
+  if (!frame.contributors.empty()) flags |= kHasContributors;
+  out.u8(uint8_t(frame.kind)).u8(flags).varint(frame.key).varint(frame.part).varint(frame.round);
+  if (flags & kHasCodec) out.u32(frame.codec);
+  if (flags & kHasContributors) out.members(frame.contributors);
+  out.varint(frame.body.size());
+  if (attach) attachments->push_back(std::move(frame.body));
+  else out.raw(frame.body.data(), frame.body.size());
+}
+
+Status malformed(const std::string& what) { return Status::error("malformed message: " + what); }
+
+// One frame from the head; its body from there or from the next attachment.
+Status read_frame(Reader& in, const Message& message, size_t* next_attachment, Frame* frame) {
+  const uint8_t kind = in.u8();
+  frame->flags = in.u8();
+  frame->key = in.varint32();
+  frame->part = in.varint32();
+  frame->round = in.varint32();
+  if (frame->flags & kHasCodec) frame->codec = in.u32();
+  if (frame->flags & kHasContributors) frame->contributors = in.members();
+  const uint64_t size = in.varint();
+  if (!in.ok()) return malformed("a frame ends early");
+  if (kind < uint8_t(FrameKind::ack) || kind > uint8_t(FrameKind::last))
+    return malformed("unknown kind of frame " + std::to_string(kind));
+  frame->kind = FrameKind(kind);
+  if (frame->flags & kAttached) {
+    if (*next_attachment >= message.attachments.size()) return malformed("an attachment is missing");
+    frame->body = message.attachments[(*next_attachment)++];
+    if (frame->body.size() != size)
+      return malformed("expected an attachment of " + std::to_string(size) + " bytes but got " +
+                       std::to_string(frame->body.size()));
+    return {};
+  }
+  if (size > in.left()) return malformed("a body ends early");
+  const std::string_view body = in.view(size);
+  frame->body = message.head.slice(size_t(reinterpret_cast<const uint8_t*>(body.data()) - message.head.data()), size);
+  return {};
+}
+
+}  // namespace
+
+const char* name_of(FrameKind kind) {
+  static const char* const names[] = {"?", "ack", "join", "refuse", "roster", "ready", "settled", "heartbeat", "fail",
+                                      "bye", "declare", "spec", "spec_taken", "configure", "configured", "seal",
+                                      "sealed", "barrier", "barrier_done", "report", "push", "end", "value", "pull",
+                                      "init", "overlap", "leave", "leave_taken"};
+  static_assert(sizeof(names) / sizeof(names[0]) == size_t(FrameKind::last) + 1);
+  return kind <= FrameKind::last ? names[size_t(kind)] : "?";
+}
+
+Writer& Writer::varint(uint64_t v) {
+  for (; v >= 0x80; v >>= 7) out_.push_back(char(v | 0x80));
+  out_.push_back(char(v));
+  return *this;
+}
+
+Writer& Writer::members(const MemberSet& set) {
+  size_t words = set.num_words();
+  while (words > 0 && set.word_at(words - 1) == 0) --words;
+  varint(words);
+  for (size_t i = 0; i < words; ++i) varint(set.word_at(i));
+  return *this;
+}
+
+void Reader::raw(void* out, size_t size) {
+  if (!ok_ || size > size_t(end_ - at_)) {
+    ok_ = false;
+    return;
+  }
+  std::memcpy(out, at_, size);
+  at_ += size;
+}
+
+uint64_t Reader::varint() {
+  uint64_t value = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    const uint8_t byte = u8();
+    if (!ok_) return 0;
+    if (shift == 63 && byte > 1) break;
+    value |= uint64_t(byte & 0x7f) << shift;
+    if (!(byte & 0x80)) return value;
+  }
+  ok_ = false;
+  return 0;
+}
+
+uint32_t Reader::varint32() {
+  const uint64_t value = varint();
+  if (value > 0xffffffffu) ok_ = false;
+  return ok_ ? uint32_t(value) : 0;
+}
+
+std::string_view Reader::view(size_t size) {
+  if (!ok_ || size > size_t(end_ - at_)) {
+    ok_ = false;
+    return {};
+  }
+  const std::string_view out(at_, size);
+  at_ += size;
+  return out;
+}
+
+std::string Reader::text(size_t max) {
+  const uint64_t size = varint();
+  if (size > max) ok_ = false;
+  return std::string(ok_ ? view(size_t(size)) : std::string_view());
+}
+
+MemberSet Reader::members() {
+  MemberSet set;
+  const uint64_t words = varint();
+  if (words > kMaxMemberWords) ok_ = false;
+  for (uint64_t i = 0; ok_ && i < words; ++i) set.word(size_t(i)) = varint();
+  return set;
+}
+
+Message pack(const Header& header, std::vector<Frame> frames) {
+  Message message;
+  Writer out;
+  out.u8('G').u8('X').u8(kWireVersion).u8(0).varint(header.from).varint(header.id).varint(frames.size());
+  for (Frame& frame : frames) write_frame(out, frame, &message.attachments);
+  message.head = out.finish();
+  return message;
+}
+
+Status parse(const Message& message, Header* header, std::vector<Frame>* frames) {
+  Reader in(message.head);
+  if (in.u8() != 'G' || in.u8() != 'X') return malformed("it does not begin with GX");
+  const uint8_t version = in.u8();
+  if (version != kWireVersion)
+    return malformed("expected version " + std::to_string(kWireVersion) + " but got " + std::to_string(version));
+  in.u8();
+  header->from = in.varint32();
+  header->id = in.varint();
+  const uint64_t count = in.varint();
+  if (!in.ok() || count > kMaxFrames) return malformed("bad header");
+  frames->clear();
+  frames->reserve(size_t(std::min<uint64_t>(count, in.left())));
+  size_t next_attachment = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    Frame frame;
+    if (Status status = read_frame(in, message, &next_attachment, &frame); !status.ok()) return status;
+    frames->push_back(std::move(frame));
+  }
+  if (!in.done()) return malformed("bytes after the last frame");
+  if (next_attachment != message.attachments.size()) return malformed("more attachments than frames that want one");
+  return {};
+}
+
+size_t frame_overhead(const Frame& frame) {
+  size_t size = 2 + varint_size(frame.key) + varint_size(frame.part) + varint_size(frame.round) +
+                varint_size(frame.body.size()) + (frame.codec ? 4 : 0);
+  if (!frame.contributors.empty()) size += Writer().members(frame.contributors).size();
+  return size;
+}
+
+}  // namespace geomx
