@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "buffer.h"
 #include "status.h"
@@ -69,6 +70,8 @@ class Codec {
   virtual Status accumulate(const PartView& view, const Bytes& encoded, void* sum) = 0;
   // What was encoded and not applied goes back into the residual.
   virtual Status give_back(Slot&, const PartView& view, const Bytes& encoded) = 0;
+  // Several encoded parts -> one that carries their sum, exactly; for relays, if can_merge().
+  virtual Status merge(const PartView& view, const std::vector<Bytes>& encoded, Bytes* merged) = 0;
   virtual Status score(const PartView& view, const Bytes& encoded, double* contribution) = 0;
   virtual Status save_slot(const Slot&, Bytes* out) const = 0;
   virtual Status load_slot(Slot&, const Bytes& in) = 0;

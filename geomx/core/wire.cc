@@ -12,13 +12,15 @@ size_t varint_size(uint64_t v) {
 
 void write_frame(Writer& out, Frame& frame, std::vector<Bytes>* attachments) {
   const bool attach = frame.body.size() > kInlineBytes;
-  uint8_t flags = frame.flags & uint8_t(~(kAttached | kHasCodec | kHasContributors));
+  uint8_t flags = frame.flags & uint8_t(~(kAttached | kHasCodec | kHasContributors | kForward));
   if (attach) flags |= kAttached;
   if (frame.codec != 0) flags |= kHasCodec;
   if (!frame.contributors.empty()) flags |= kHasContributors;
+  if (!frame.forward.empty()) flags |= kForward;
   out.u8(uint8_t(frame.kind)).u8(flags).varint(frame.key).varint(frame.part).varint(frame.round);
   if (flags & kHasCodec) out.u32(frame.codec);
   if (flags & kHasContributors) out.members(frame.contributors);
+  if (flags & kForward) out.members(frame.forward);
   out.varint(frame.body.size());
   if (attach) attachments->push_back(std::move(frame.body));
   else out.raw(frame.body.data(), frame.body.size());
@@ -35,6 +37,7 @@ Status read_frame(Reader& in, const Message& message, size_t* next_attachment, F
   frame->round = in.varint32();
   if (frame->flags & kHasCodec) frame->codec = in.u32();
   if (frame->flags & kHasContributors) frame->contributors = in.members();
+  if (frame->flags & kForward) frame->forward = in.members();
   const uint64_t size = in.varint();
   if (!in.ok()) return malformed("a frame ends early");
   if (kind < uint8_t(FrameKind::ack) || kind > uint8_t(FrameKind::last))
@@ -167,7 +170,8 @@ Status parse(const Message& message, Header* header, std::vector<Frame>* frames)
 size_t frame_overhead(const Frame& frame) {
   size_t size = 2 + varint_size(frame.key) + varint_size(frame.part) + varint_size(frame.round) +
                 varint_size(frame.body.size()) + (frame.codec ? 4 : 0);
-  if (!frame.contributors.empty()) size += Writer().members(frame.contributors).size();
+  for (const MemberSet* set : {&frame.contributors, &frame.forward})
+    if (!set->empty()) size += Writer().members(*set).size();
   return size;
 }
 

@@ -3,7 +3,8 @@
 //
 //   head    = magic "GX" | version u8 | flags u8 | from varint | id varint | num_frames varint | frame*
 //   frame   = kind u8 | flags u8 | key varint | part varint | round varint
-//             | [codec u32] | [contributors: words varint, u64 each] | size varint | [bytes, unless attached]
+//             | [codec u32] | [contributors] | [forward] | size varint | [bytes, unless attached]
+//   set     = words varint | varint each
 //
 // Little-endian. Parsing is validation: every length and count is checked before use, and a message that isn't
 // exactly this is refused with a sentence. Owns nothing; any thread.
@@ -64,8 +65,8 @@ enum FrameFlag : uint8_t {
   kHasContributors = 4,
   kDroppable = 8,
   kInit = 16,            // carries, answers or asks for an initial value: counted apart
-  kForward = 32,         // value: pass it on to the members listed in front of the body
-  kReliable = 64,        // push: at least one contributor needs it to arrive
+  kForward = 32,         // value: pass it on to the members in `forward`
+  kEveryone = 64,        // value: whoever was expected is in it; `contributors` is left out
 };
 
 struct Frame {
@@ -73,7 +74,7 @@ struct Frame {
   uint8_t flags = 0;
   uint32_t key = 0, part = 0, round = 0;
   uint32_t codec = 0;
-  MemberSet contributors;
+  MemberSet contributors, forward;
   Bytes body;
 
   Frame() = default;

@@ -1,0 +1,370 @@
+// Aggregator: see aggregator.h.
+#include "aggregator.h"
+
+#include "identity_codec.h"
+#include "sums.h"
+
+namespace geomx {
+
+Aggregator::Aggregator(Side& side, uint32_t num_contributors, MemberSet observers, uint32_t own_server, SyncPolicy sync,
+                       Upstream& upstream)
+    : side_(side), num_contributors_(num_contributors), observers_(std::move(observers)), own_server_(own_server),
+      sync_(sync), upstream_(upstream), lane_(side, Direction::down, own_server), last_rounds_(num_contributors) {}
+
+Aggregator::State& Aggregator::state_of(uint32_t index) {
+  State& state = states_[index];
+  if (state.parts.empty()) {
+    const Key& key = *side_.keys.find(index);
+    state.parts.resize(key.parts.size());
+    for (size_t i = 0; i < key.parts.size(); ++i) {
+      state.parts[i].is_here = key.parts[i].server == own_server_;
+      state.parts[i].lines.resize(sync_.is_mixed ? num_contributors_ : 1);
+    }
+  }
+  return state;
+}
+
+// Null for what isn't this server's: a malformed frame, counted by the caller.
+Aggregator::Part* Aggregator::part_of(const Frame& frame) {
+  const Key* key = side_.keys.find(frame.key);
+  if (key == nullptr || frame.part >= key->parts.size()) return nullptr;
+  Part& part = state_of(frame.key).parts[frame.part];
+  return part.is_here ? &part : nullptr;
+}
+
+// Members that train and have not left before this round.
+MemberSet Aggregator::expected(uint32_t key, uint32_t line, uint32_t round) const {
+  MemberSet out;
+  for (uint32_t rank = 0; rank < num_contributors_; ++rank) {
+    if (observers_.contains(rank) || (sync_.is_mixed && rank != line)) continue;
+    const auto& last = last_rounds_[rank];
+    if (last) {
+      auto found = last->find(key);
+      if (found == last->end() || found->second < round) continue;
+    }
+    out.insert(rank);
+  }
+  return out;
+}
+
+void Aggregator::take_push(NodeId from, Frame frame) {
+  Part* part = part_of(frame);
+  const std::vector<uint32_t> ranks = frame.contributors.ranks();
+  TierCounters& counters = side_.counters.of(side_.tier);
+  if (part == nullptr || ranks.empty() || ranks.back() >= num_contributors_ || frame.contributors.intersects(observers_)) {
+    ++counters.refused_frames;
+    return;
+  }
+  const uint32_t index = line_of(ranks.front());
+  Line& line = part->lines[index];
+  if (is_late(line, frame) || (checks_contributors_ && line.in.contains(frame.contributors))) {
+    ++counters.dropped_parts;
+    return;
+  }
+  if (frame.round != line.open || (sync_.is_mixed && ranks.size() != 1)) {
+    ++counters.refused_frames;
+    return;
+  }
+  if (checks_contributors_ && line.in.intersects(frame.contributors)) return refuse_overlap(frame, line);
+  (void)from;
+  add_in(*side_.keys.find(frame.key), line, frame);
+  judge(frame.key, frame.part, index);
+}
+
+// A merged value overlaps what is in: who isn't in yet must send alone.
+void Aggregator::refuse_overlap(const Frame& frame, const Line& line) {
+  Frame answer(FrameKind::overlap, frame.key, frame.part, frame.round);
+  answer.contributors = line.in;
+  (frame.contributors - line.in).for_each([&](uint32_t rank) { side_.link.send(member(rank), answer); });
+}
+
+void Aggregator::add_in(const Key& key, Line& line, const Frame& frame) {
+  if (line.in.empty()) line.since_us = side_.reactor.now_us();
+  if (sync_.is_deterministic) line.held[frame.contributors.ranks().front()] = frame.body;
+  else if (!add_bytes(key, line, frame)) return;
+  line.in = line.in | frame.contributors;
+}
+
+bool Aggregator::add_bytes(const Key& key, Line& line, const Frame& frame) {
+  const PartView view = key.view(frame.part, frame.round, side_.tier, Direction::up);
+  Codec& codec = key.codec_of(side_.tier, Direction::up);
+  Status status;
+  if (frame.codec != codec.wire_id()) {
+    status = Status::error("a contribution came in a format that was not agreed on");
+  } else if (line.in.empty() && line.sum.empty()) {
+    status = codec.decode(view, frame.body, &line.sum);
+  } else {
+    if (!line.sum.is_mine()) line.sum = Bytes::copy(line.sum.data(), line.sum.size());
+    status = codec.accumulate(view, frame.body, line.sum.writable());
+  }
+  if (status.ok()) return true;
+  side_.fail("key \"" + key.spec.name + "\": " + status.message());
+  return false;
+}
+
+void Aggregator::take_end(NodeId from, const Frame& frame) {
+  const Key* key = side_.keys.find(frame.key);
+  if (key == nullptr || from.role != Role::member || from.rank >= num_contributors_) {
+    ++side_.counters.of(side_.tier).refused_frames;
+    return;
+  }
+  State& state = state_of(frame.key);
+  if (state.ends[frame.round].count(from.rank)) return;
+  Ended ended;
+  Reader in(frame.body);
+  const uint64_t count = in.varint();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) ended.droppable_parts.insert(std::min(in.varint32(), uint32_t(key->parts.size())));
+  const uint64_t wait_us = side_.policies.transport->deadline_us();
+  ended.deadline_us = side_.reactor.now_us() + wait_us;
+  state.ends[frame.round].emplace(from.rank, std::move(ended));
+  const uint32_t index = frame.key, line = line_of(from.rank), round = frame.round;
+  side_.reactor.after(wait_us, [=] { judge_droppable(index, line, round); });
+}
+
+void Aggregator::judge(uint32_t index, uint32_t part, uint32_t line_index) {
+  Line& line = state_of(index).parts[part].lines[line_index];
+  if (line.is_closed) return;
+  const uint32_t round = line.open;
+  const MemberSet wanted = expected(index, line_index, round);
+  if (wanted.empty() && line.in.empty()) return;
+  if (line.in.contains(wanted)) {
+    if (!is_too_far(index, part, line_index)) close(index, part, line_index);
+    return;
+  }
+  if (side_.policies.transport->is_lossy()) judge_droppable(index, line_index, round);
+}
+
+void Aggregator::judge_all(uint32_t index) {
+  State& state = state_of(index);
+  for (uint32_t part = 0; part < state.parts.size(); ++part)
+    if (state.parts[part].is_here)
+      for (uint32_t line = 0; line < state.parts[part].lines.size(); ++line) judge(index, part, line);
+}
+
+// Every missing member has ended its round, its deadline has passed, and it said that the part may be missing.
+bool Aggregator::may_miss(const State& state, uint32_t round, uint32_t part, const MemberSet& missing) const {
+  auto ends = state.ends.find(round);
+  bool may = true;
+  missing.for_each([&](uint32_t rank) {
+    if (ends == state.ends.end() || !ends->second.count(rank)) {
+      may = false;
+      return;
+    }
+    may = may && ends->second.at(rank).droppable_parts.contains(part);
+  });
+  return may;
+}
+
+// The parts of a shard that may close with holes do so together: when all that is reliable is in and every sender's
+// end mark and deadline are past.
+void Aggregator::judge_droppable(uint32_t index, uint32_t line_index, uint32_t round) {
+  State& state = state_of(index);
+  const MemberSet wanted = expected(index, line_index, round);
+  const auto ends = state.ends.find(round);
+  if (ends == state.ends.end()) return;
+  bool may = true;
+  wanted.for_each([&](uint32_t rank) {
+    auto ended = ends->second.find(rank);
+    if (waits_for_ends_ && (ended == ends->second.end() || ended->second.deadline_us > side_.reactor.now_us())) may = false;
+  });
+  std::vector<uint32_t> open;
+  for (uint32_t part = 0; may && part < state.parts.size(); ++part) {
+    const Part& p = state.parts[part];
+    if (!p.is_here) continue;
+    const Line& line = p.lines[line_index];
+    if (line.open < round) may = false;  // an older round of it is still out
+    if (line.open != round || line.is_closed) continue;
+    may = may && (!waits_for_ends_ || may_miss(state, round, part, wanted - line.in));
+    open.push_back(part);
+  }
+  if (!may) return;
+  for (uint32_t part : open)
+    if (!is_too_far(index, part, line_index)) close(index, part, line_index);
+}
+
+// MixedSync with a bound: nobody may be more than `staleness` rounds ahead of the slowest that still trains.
+bool Aggregator::is_too_far(uint32_t index, uint32_t part, uint32_t line) const {
+  if (!sync_.is_mixed || sync_.staleness == 0) return false;
+  const Part& p = states_.at(index).parts[part];
+  for (uint32_t other = 0; other < p.lines.size(); ++other) {
+    const uint32_t done = p.lines[other].open - 1;
+    if (!expected(index, other, done + 1).empty() && p.lines[line].open > done + sync_.staleness) return true;
+  }
+  return false;
+}
+
+void Aggregator::close(uint32_t index, uint32_t part, uint32_t line_index) {
+  const Key& key = *side_.keys.find(index);
+  Line& line = state_of(index).parts[part].lines[line_index];
+  line.is_closed = true;
+  line.owed = expected(index, line_index, line.open) | line.in;
+  Frame frame(FrameKind::push, index, part, line.open);
+  frame.codec = key.codec_of(side_.tier, Direction::up).wire_id();
+  MemberSet in = std::move(line.in);
+  line.in = MemberSet();
+  for (auto& [rank, bytes] : line.held) {
+    frame.body = std::move(bytes);
+    if (!add_bytes(key, line, frame)) return;
+    line.in.insert(rank);
+  }
+  line.held.clear();
+  line.in = std::move(in);
+  if (line.sum.empty()) line.sum = zeros(key.sum_bytes(part));  // nobody's got through
+  if (on_close_) on_close_(index, part, line.open, line.in, line.sum);
+  Bytes sum = std::move(line.sum);
+  line.sum = Bytes();
+  ++side_.counters.rounds;
+  const MemberSet contributors = line.in;
+  upstream_.offer(index, part, line_index, line.open, std::move(sum), contributors, line.priority);
+}
+
+void Aggregator::finish(uint32_t index, uint32_t part, uint32_t line_index, Bytes value) {
+  const uint32_t round = state_of(index).parts[part].lines[line_index].open;
+  std::vector<Encoded> ready;
+  lane_.offer(index, part, round, std::move(value), 0, &ready);
+  for (const Encoded& encoded : ready) answer(index, encoded.part, line_index, encoded);
+}
+
+void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, const Encoded& encoded) {
+  const Key& key = *side_.keys.find(index);
+  State& state = state_of(index);
+  Part& p = state.parts[part];
+  Line& line = p.lines[line_index];
+  p.value = encoded.bytes;
+  p.codec = encoded.codec;
+  p.has_value = true;
+  line.last_in = std::move(line.in);
+  const MemberSet owed = std::move(line.owed);
+  line.in = line.owed = MemberSet();
+  line.is_closed = false;
+  ++line.open;
+  const uint32_t oldest = line.open > 2 ? line.open - 2 : 0;
+  state.ends.erase(state.ends.begin(), state.ends.lower_bound(sync_.is_mixed ? 0 : oldest));
+  if (side_.policies.overlay) {
+    const PartView view = key.view(part, line.open - 1, side_.tier, Direction::down);
+    for (const auto& [first, forward] : side_.policies.overlay->down(view, owed))
+      send_value(key, part, line, member(first), forward, encoded.rank);
+  } else {
+    owed.for_each([&](uint32_t rank) { send_value(key, part, line, member(rank), {}, encoded.rank); });
+  }
+  serve_waiters(index, part);
+  if (sync_.is_mixed && sync_.staleness) {
+    for (uint32_t other = 0; other < p.lines.size(); ++other)
+      if (other != line_index) judge(index, part, other);
+  }
+}
+
+void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
+                            int64_t rank) {
+  const Part& p = states_.at(key.spec.index).parts[part];
+  Frame frame(FrameKind::value, key.spec.index, part, line.open - 1);
+  frame.codec = p.codec;
+  frame.body = p.value;
+  frame.forward = forward;
+  if (frame.round == 0) frame.flags |= kInit;
+  if (line.last_in == expected(key.spec.index, uint32_t(&line - p.lines.data()), frame.round)) frame.flags |= kEveryone;
+  else frame.contributors = line.last_in;
+  side_.link.send_ranked(to, std::move(frame), rank, 0);
+}
+
+void Aggregator::take_pull(NodeId from, const Frame& frame) {
+  Part* part = part_of(frame);
+  if (part == nullptr || from.role != Role::member) {
+    ++side_.counters.of(side_.tier).refused_frames;
+    return;
+  }
+  part->waiters.push_back({from, frame.round});
+  const bool is_observer = observers_.contains(from.rank) || from.rank >= num_contributors_;
+  const bool must_ask = !part->has_value || (is_observer && expected(frame.key, 0, part->lines[0].open).empty());
+  if (must_ask && !part->is_wanted) {
+    part->is_wanted = true;
+    upstream_.want(frame.key, frame.part);
+  }
+  if (!part->is_wanted) serve_waiters(frame.key, frame.part);
+}
+
+void Aggregator::serve_waiters(uint32_t index, uint32_t part_index) {
+  Part& part = state_of(index).parts[part_index];
+  if (!part.has_value) return;
+  const Key& key = *side_.keys.find(index);
+  std::vector<Waiter> still;
+  for (const Waiter& waiter : part.waiters) {
+    const bool counts = waiter.who.rank < num_contributors_ && !observers_.contains(waiter.who.rank);
+    const Line& line = part.lines[counts ? line_of(waiter.who.rank) : 0];
+    if (counts && line.open - 1 < waiter.min_round) still.push_back(waiter);
+    else send_value(key, part_index, line, waiter.who, {}, 0);
+  }
+  part.waiters = std::move(still);
+}
+
+void Aggregator::take_initial(const Frame& frame) {
+  Part* part = part_of(frame);
+  if (part == nullptr || part->has_value) return;
+  upstream_.initial(frame.key, frame.part, frame.body);
+}
+
+void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, Bytes raw) {
+  Part& part = state_of(index).parts[part_index];
+  part.is_wanted = false;
+  const bool is_current = !part.has_value || round >= part.lines[0].open;
+  if (is_current) {
+    part.value = std::move(raw);
+    part.codec = kRawWireId;
+    part.has_value = true;
+    if (expected(index, 0, part.lines[0].open).empty()) part.lines[0].open = round + 1;  // observers only
+  }
+  serve_waiters(index, part_index);
+}
+
+void Aggregator::take_leave(NodeId from, const Frame& frame) {
+  if (from.role != Role::member) return;
+  const bool contributes = from.rank < num_contributors_ && !observers_.contains(from.rank);
+  if (!left_.contains(from.rank)) {
+    std::unordered_map<uint32_t, uint32_t> last;
+    Reader in(frame.body);
+    const uint64_t count = in.varint();
+    for (uint64_t i = 0; i < count && in.ok(); ++i) {
+      const uint32_t key = in.varint32();
+      last[key] = in.varint32();
+    }
+    left_.insert(from.rank);
+    if (contributes) last_rounds_[from.rank] = std::move(last);
+    std::vector<uint32_t> keys;
+    for (const auto& [key, state] : states_) keys.push_back(key);
+    for (uint32_t key : keys) {
+      judge_all(key);
+      if (sync_.is_mixed || !side_.policies.transport->is_lossy()) continue;
+      std::vector<uint32_t> rounds;
+      for (const auto& [round, ended] : state_of(key).ends) rounds.push_back(round);
+      for (uint32_t round : rounds) judge_droppable(key, 0, round);
+    }
+  }
+  side_.link.send(from, Frame(FrameKind::leave_taken));
+  bool all = true;
+  for (uint32_t rank = 0; rank < num_contributors_; ++rank) all = all && (observers_.contains(rank) || left_.contains(rank));
+  if (all) upstream_.all_left();
+}
+
+std::optional<Aggregator::Stall> Aggregator::oldest_stall() const {
+  std::optional<Stall> oldest;
+  for (const auto& [key, state] : states_) {
+    for (uint32_t part = 0; part < state.parts.size(); ++part) {
+      for (uint32_t i = 0; i < state.parts[part].lines.size(); ++i) {
+        const Line& line = state.parts[part].lines[i];
+        if (line.is_closed || line.in.empty() || (oldest && oldest->since_us <= line.since_us)) continue;
+        oldest = Stall{key, part, line.open, expected(key, i, line.open) - line.in, line.since_us};
+      }
+    }
+  }
+  return oldest;
+}
+
+bool Aggregator::has_open_rounds() const {
+  for (const auto& [key, state] : states_)
+    for (const Part& part : state.parts)
+      for (const Line& line : part.lines)
+        if (line.is_closed || !line.in.empty()) return true;
+  return false;
+}
+
+}  // namespace geomx

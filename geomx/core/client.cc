@@ -1,0 +1,176 @@
+// Client: see client.h.
+#include "client.h"
+
+#include "identity_codec.h"
+#include "relay.h"
+
+namespace geomx {
+
+Client::Client(Side& side) : side_(side), lane_(side, Direction::up, kNobody) {
+  if (side.policies.overlay) relay_ = std::make_unique<Relay>(side, [this] { finish_leaving(); });
+}
+
+Client::~Client() = default;
+
+Client::State& Client::state_of(uint32_t key) {
+  State& state = states_[key];
+  if (state.parts.empty()) state.parts.resize(side_.keys.find(key)->parts.size());
+  return state;
+}
+
+uint32_t Client::rounds_of(uint32_t key) const {
+  auto found = states_.find(key);
+  uint32_t rounds = 0;
+  if (found != states_.end())
+    for (const Part& part : found->second.parts) rounds = std::max(rounds, part.sent);
+  return rounds;
+}
+
+void Client::push(uint32_t key, uint32_t part, Bytes values, int priority) {
+  Part& p = state_of(key).parts[part];
+  p.pending.push_back({std::move(values), priority});
+  if (p.sent == p.answered && p.pending.size() == 1) {
+    ++num_out_;
+    start(key, part);
+  }
+}
+
+// The part's next round begins: its values go to the lane, and whatever the lane lets go leaves.
+void Client::start(uint32_t key, uint32_t part) {
+  Part& p = state_of(key).parts[part];
+  Pending next = std::move(p.pending.front());
+  p.pending.pop_front();
+  ++p.sent;
+  std::vector<Encoded> ready;
+  lane_.offer(key, part, p.sent, std::move(next.values), next.priority, &ready);
+  for (const Encoded& encoded : ready) send(encoded);
+}
+
+void Client::send(const Encoded& encoded) {
+  Frame frame(FrameKind::push, encoded.key, encoded.part, encoded.round);
+  frame.codec = encoded.codec;
+  frame.contributors = MemberSet::of(side_.contributor);
+  frame.body = encoded.bytes;
+  if (encoded.service.is_droppable) frame.flags |= kDroppable;
+  const uint32_t to = side_.keys.find(encoded.key)->parts[encoded.part].server;
+  Part& part = state_of(encoded.key).parts[encoded.part];
+  part.rank = encoded.rank;
+  if (keeps()) part.kept = frame;
+  if (relay_) {
+    const uint32_t key = encoded.key, index = encoded.part, round = encoded.round;
+    part.bypass = side_.reactor.after(side_.policies.overlay->bypass_us(), [=] { send_alone(key, index, round); });
+    relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
+  } else {
+    side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
+  }
+  if (side_.policies.transport->is_lossy()) note_sent(encoded, to);
+}
+
+// The end mark follows the last part of a shard's round and lists those that the round may close without.
+void Client::note_sent(const Encoded& encoded, uint32_t to) {
+  State& state = state_of(encoded.key);
+  uint32_t& unsent = state.unsent[to];
+  if (unsent == 0)
+    for (const PartSpec& part : side_.keys.find(encoded.key)->parts) unsent += part.server == to;
+  if (encoded.service.is_droppable) state.droppable[to].push_back(encoded.part);
+  if (--unsent != 0) return;
+  Writer body;
+  body.varint(state.droppable[to].size());
+  for (uint32_t part : state.droppable[to]) body.varint(part);
+  state.droppable[to].clear();
+  Frame end(FrameKind::end, encoded.key, 0, encoded.round);
+  end.body = body.finish();
+  side_.link.send_ranked(server(to), std::move(end), encoded.rank, 0);
+}
+
+// Past the overlay: no answer came in time, or somebody we were merged with is in already.
+void Client::send_alone(uint32_t key, uint32_t part, uint32_t round) {
+  Part& p = state_of(key).parts[part];
+  if (p.sent != round || p.answered >= round || p.kept.round != round) return;
+  const NodeId to = server(side_.keys.find(key)->parts[part].server);
+  side_.link.send_ranked(to, p.kept, p.rank, 0);
+  Frame ask(FrameKind::pull, key, part, round);  // the answer itself may have been lost with a relay
+  side_.link.send(to, std::move(ask));
+  p.bypass = side_.reactor.after(side_.policies.overlay->bypass_us(), [=] { send_alone(key, part, round); });
+}
+
+void Client::take_overlap(const Frame& frame) {
+  const Key* key = side_.keys.find(frame.key);
+  if (key == nullptr || frame.part >= key->parts.size() || frame.contributors.contains(side_.contributor)) return;
+  if (side_.policies.overlay) send_alone(frame.key, frame.part, frame.round);
+}
+
+void Client::pull(uint32_t key, uint32_t part, uint32_t min_round) {
+  Frame frame(FrameKind::pull, key, part, min_round);
+  if (min_round == 0) frame.flags |= kInit;
+  side_.link.send(server(side_.keys.find(key)->parts[part].server), std::move(frame));
+}
+
+void Client::send_initial(uint32_t key, uint32_t part, Bytes raw) {
+  Frame frame(FrameKind::init, key, part, 0);
+  frame.flags |= kInit;
+  frame.codec = kRawWireId;
+  frame.body = std::move(raw);
+  side_.link.send_ranked(server(side_.keys.find(key)->parts[part].server), std::move(frame), 0, 0);
+}
+
+void Client::take_value(Frame frame) {
+  const Key* key = side_.keys.find(frame.key);
+  if (key == nullptr || frame.part >= key->parts.size()) return;
+  if (relay_ && frame.has(kForward)) relay_->pass_on(frame);
+  Part& part = state_of(frame.key).parts[frame.part];
+  const bool answers = part.sent > part.answered && frame.round == part.sent;
+  const bool is_old = frame.round < part.sent || (frame.round == part.answered && frame.round != 0);
+  if (is_old && !answers) return;  // a double, or an answer to a pull that has been overtaken
+  if (answers) {
+    part.answered = part.sent;
+    if (part.bypass) side_.reactor.cancel(part.bypass);
+    part.bypass = 0;
+    if (relay_) relay_->forget(frame.key, frame.part, frame.round);
+    const bool applied = frame.has(kEveryone) || frame.contributors.contains(side_.contributor);
+    if (!applied && gives_back_) lane_.give_back(frame.key, frame.part, frame.round, part.kept.body);
+    part.kept = Frame();
+  }
+  if (on_value_) on_value_(frame, answers);
+  if (!answers) return;
+  if (!part.pending.empty()) return start(frame.key, frame.part);
+  --num_out_;
+  finish_leaving();
+}
+
+Status Client::decode(const Frame& frame, Bytes* values) {
+  const Key& key = *side_.keys.find(frame.key);
+  const PartView view = key.view(frame.part, frame.round, side_.tier, Direction::down);
+  if (frame.codec == kRawWireId) return identity_codec().decode(view, frame.body, values);
+  Codec& codec = key.codec_of(side_.tier, Direction::down);
+  if (frame.codec != codec.wire_id()) return Status::error("a value came in a format that was not agreed on");
+  return codec.decode(view, frame.body, values);
+}
+
+void Client::leave(std::function<void()> done) {
+  left_ = std::move(done);
+  finish_leaving();
+}
+
+// The leave carries each key's last round, so it may overtake what it follows.
+void Client::finish_leaving() {
+  if (!left_ || has_left_ || num_out_ != 0 || (relay_ && !relay_->is_idle())) return;
+  has_left_ = true;
+  Writer body;
+  body.varint(states_.size());
+  for (const auto& [key, state] : states_) body.varint(key).varint(rounds_of(key));
+  const Bytes bytes = body.finish();
+  for (uint32_t rank = 0; rank < side_.num_servers; ++rank) {
+    leave_owed_.insert(server(rank));
+    Frame frame(FrameKind::leave);
+    frame.body = bytes;
+    side_.link.send(server(rank), std::move(frame));
+  }
+}
+
+void Client::take_leave_taken(NodeId from) {
+  if (leave_owed_.erase(from) == 0 || !leave_owed_.empty()) return;
+  left_();
+}
+
+}  // namespace geomx

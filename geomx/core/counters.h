@@ -1,0 +1,29 @@
+// What one node sent and did. Bytes are counted where messages leave, each once, by the sender.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "codec.h"
+
+namespace geomx {
+
+struct TierCounters {
+  uint64_t up_bytes = 0, down_bytes = 0;                  // headers and framing included, initial values not
+  uint64_t up_payload_bytes = 0, down_payload_bytes = 0;
+  uint64_t init_bytes = 0;                                // frames that carry, answer or ask for initial values
+  uint64_t control_bytes = 0;                             // everything that belongs to no tensor
+  uint64_t messages = 0;
+  uint64_t dropped_parts = 0;                             // late, double, or lost on the way: not applied
+  uint64_t refused_frames = 0;                            // malformed, unknown or from strangers
+};
+
+struct Counters {
+  TierCounters tier[2];
+  uint64_t rounds = 0;
+  double encode_s = 0, decode_s = 0, update_s = 0;
+
+  TierCounters& of(Tier t) { return tier[size_t(t)]; }
+};
+
+}  // namespace geomx

@@ -1,0 +1,185 @@
+// Lane: see lane.h.
+#include "lane.h"
+
+#include <chrono>
+
+#include "sums.h"
+
+namespace geomx {
+namespace {
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(double* total) : total_(total), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() { *total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  double* total_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// The parts' values as one block: theirs if they already lie one behind the other, else a copy.
+Bytes contiguous(const std::map<uint32_t, std::pair<Bytes, int>>& values) {
+  size_t total = 0;
+  bool is_one = true;
+  const uint8_t* next = nullptr;
+  for (const auto& [part, entry] : values) {
+    if (next != nullptr && entry.first.data() != next) is_one = false;
+    next = entry.first.data() + entry.first.size();
+    total += entry.first.size();
+  }
+  const Bytes& first = values.begin()->second.first;
+  if (is_one) return first.slice(0, total);
+  Bytes out = Bytes::allocate(total);
+  size_t at = 0;
+  for (const auto& [part, entry] : values) {
+    if (entry.first.size()) std::memcpy(out.writable() + at, entry.first.data(), entry.first.size());
+    at += entry.first.size();
+  }
+  return out;
+}
+
+}  // namespace
+
+Lane::Lane(Side& side, Direction direction, uint32_t own_server)
+    : side_(side), direction_(direction), own_server_(own_server) {}
+
+// Parts that must be looked at together: of a tensor for a codec that wants it whole, else of a shard.
+bool Lane::gathers(const Key& key) const {
+  const bool classes = direction_ == Direction::up && side_.policies.transport->is_lossy();
+  return classes || key.codec_of(side_.tier, direction_).scope() != CodecScope::part;
+}
+
+uint32_t Lane::group_of(const Key& key, uint32_t part) const {
+  const bool whole = key.codec_of(side_.tier, direction_).scope() == CodecScope::tensor;
+  return whole && own_server_ == kNobody ? 0 : key.parts[part].server;
+}
+
+bool Lane::same_group(const Key& key, uint32_t part, uint32_t other) const {
+  if (own_server_ != kNobody && key.parts[other].server != own_server_) return false;
+  return group_of(key, part) == group_of(key, other);
+}
+
+uint32_t Lane::group_size(const Key& key, uint32_t part) const {
+  uint32_t size = 0;
+  for (uint32_t other = 0; other < key.parts.size(); ++other) size += same_group(key, part, other);
+  return size;
+}
+
+Lane::State& Lane::state_of(const Key& key) {
+  State& state = states_[key.spec.index];
+  if (!state.slot)
+    state.slot = key.codec_of(side_.tier, direction_).open_slot(key.whole(0, side_.tier, direction_));
+  return state;
+}
+
+void Lane::offer(uint32_t index, uint32_t part, uint32_t round, Bytes values, int priority, std::vector<Encoded>* out) {
+  const Key& key = *side_.keys.find(index);
+  State& state = state_of(key);
+  values = with_residual(state, key, part, std::move(values));
+  if (!gathers(key)) {
+    encode(key, state, part, round, values, priority, out);
+    return;
+  }
+  Waiting& group = state.groups[group_of(key, part)];
+  if (group.values.empty()) {
+    group.round = round;
+    group.missing = group_size(key, part);
+  }
+  GX_CHECK(group.round == round, "parts of two rounds in one group");
+  group.values.emplace(part, std::make_pair(std::move(values), priority));
+  if (--group.missing != 0) return;
+  const Waiting ready = std::move(group);
+  group = Waiting();
+  encode_group(key, state, ready, out);
+}
+
+void Lane::encode_group(const Key& key, State& state, const Waiting& group, std::vector<Encoded>* out) {
+  Codec& codec = key.codec_of(side_.tier, direction_);
+  const size_t first = out->size();
+  if (codec.scope() != CodecScope::part) {
+    const Stopwatch watch(&side_.counters.encode_s);
+    PartView whole = key.whole(group.round, side_.tier, direction_);
+    whole.offset = key.parts[group.values.begin()->first].offset;
+    const Bytes values = contiguous(group.values);
+    whole.length = values.size() / size_of(sum_type(key.spec.dtype));
+    if (Status status = codec.prepare(*state.slot, whole, values); !status.ok()) return side_.fail(status.message());
+  }
+  for (const auto& [part, entry] : group.values)
+    if (!encode(key, state, part, group.round, entry.first, entry.second, out)) return;
+  if (direction_ != Direction::up || !side_.policies.transport->is_lossy()) return;
+  std::vector<PartView> views;
+  std::vector<double> scores;
+  for (size_t i = first; i < out->size(); ++i) {
+    views.push_back(key.view((*out)[i].part, group.round, side_.tier, direction_));
+    double score = 0;
+    if (Status status = codec.score(views.back(), (*out)[i].bytes, &score); !status.ok())
+      return side_.fail(status.message());
+    scores.push_back(score);
+  }
+  const std::vector<PartClass> classes = side_.policies.transport->classify(views, scores);
+  for (size_t i = first; i < out->size(); ++i) (*out)[i].service = classes[i - first];
+}
+
+bool Lane::encode(const Key& key, State& state, uint32_t part, uint32_t round, const Bytes& values, int priority,
+                  std::vector<Encoded>* out) {
+  Codec& codec = key.codec_of(side_.tier, direction_);
+  const PartView view = key.view(part, round, side_.tier, direction_);
+  Encoded encoded;
+  {
+    const Stopwatch watch(&side_.counters.encode_s);
+    if (Status status = codec.encode(*state.slot, view, values, &encoded.bytes); !status.ok()) {
+      side_.fail("key \"" + key.spec.name + "\": " + status.message());
+      return false;
+    }
+  }
+  encoded.key = key.spec.index;
+  encoded.part = part;
+  encoded.round = round;
+  encoded.codec = codec.wire_id();
+  encoded.rank = side_.policies.scheduler->rank(view, priority);
+  out->push_back(std::move(encoded));
+  return true;
+}
+
+Bytes Lane::with_residual(State& state, const Key& key, uint32_t part, Bytes values) {
+  auto found = state.residuals.find(part);
+  if (found == state.residuals.end()) return values;
+  Bytes sum = std::move(found->second);
+  state.residuals.erase(found);
+  add(sum_type(key.spec.dtype), sum.writable(), values.data(), key.parts[part].length);
+  return sum;
+}
+
+void Lane::give_back(uint32_t index, uint32_t part, uint32_t round, const Bytes& encoded) {
+  const Key& key = *side_.keys.find(index);
+  State& state = state_of(key);
+  Codec& codec = key.codec_of(side_.tier, direction_);
+  const PartView view = key.view(part, round, side_.tier, direction_);
+  Status status;
+  if (codec.is_lossy()) {
+    status = codec.give_back(*state.slot, view, encoded);
+  } else {
+    Bytes& residual = state.residuals[part];
+    if (residual.empty()) {
+      residual = Bytes::allocate(key.sum_bytes(part));
+      std::memset(residual.writable(), 0, residual.size());
+    }
+    status = codec.accumulate(view, encoded, residual.writable());
+  }
+  if (!status.ok()) side_.fail("key \"" + key.spec.name + "\": " + status.message());
+}
+
+Bytes Lane::residual(uint32_t key, uint32_t part) const {
+  auto state = states_.find(key);
+  if (state == states_.end()) return {};
+  auto found = state->second.residuals.find(part);
+  return found == state->second.residuals.end() ? Bytes() : found->second;
+}
+
+Slot* Lane::slot(uint32_t key) {
+  auto state = states_.find(key);
+  return state == states_.end() ? nullptr : state->second.slot.get();
+}
+
+}  // namespace geomx

@@ -1,0 +1,60 @@
+// Room 3: values -> encoded parts, ranked and classed. Where a codec looks at a whole tensor or shard, or a transport
+// classes the parts of a shard against each other, the lane holds parts back until all of them are there. Keeps what
+// the network did not deliver: in the codec's residual, or in one of its own for codecs that have none.
+// Knows no sockets.
+#pragma once
+#include <map>
+#include <unordered_map>
+
+#include "side.h"
+
+namespace geomx {
+
+struct Encoded {
+  uint32_t key = 0, part = 0, round = 0;
+  Bytes bytes;
+  uint32_t codec = 0;
+  PartClass service;
+  int64_t rank = 0;
+};
+
+class Lane {
+ public:
+  // `own_server`: a server's lane down holds only that server's parts; kNobody: all parts.
+  Lane(Side& side, Direction direction, uint32_t own_server);
+
+  // One part's values for a round, in sum_type; parts that can leave now are appended to `out`.
+  void offer(uint32_t key, uint32_t part, uint32_t round, Bytes values, int priority, std::vector<Encoded>* out);
+  // An encoded part that was not applied: its mass must not be lost.
+  void give_back(uint32_t key, uint32_t part, uint32_t round, const Bytes& encoded);
+  // For tests: what stayed here of a part, in sum_type; empty if nothing.
+  Bytes residual(uint32_t key, uint32_t part) const;
+  Slot* slot(uint32_t key);
+
+ private:
+  struct Waiting {
+    uint32_t round = 0, missing = 0;
+    std::map<uint32_t, std::pair<Bytes, int>> values;  // part -> values, priority
+  };
+  struct State {
+    std::unique_ptr<Slot> slot;
+    std::unordered_map<uint32_t, Waiting> groups;
+    std::unordered_map<uint32_t, Bytes> residuals;  // part -> what a lossless codec's parts lost
+  };
+  bool gathers(const Key& key) const;
+  bool same_group(const Key& key, uint32_t part, uint32_t other) const;
+  uint32_t group_of(const Key& key, uint32_t part) const;
+  uint32_t group_size(const Key& key, uint32_t part) const;
+  State& state_of(const Key& key);
+  Bytes with_residual(State& state, const Key& key, uint32_t part, Bytes values);
+  void encode_group(const Key& key, State& state, const Waiting& group, std::vector<Encoded>* out);
+  bool encode(const Key& key, State& state, uint32_t part, uint32_t round, const Bytes& values, int priority,
+              std::vector<Encoded>* out);
+
+  Side& side_;
+  Direction direction_;
+  uint32_t own_server_;
+  std::unordered_map<uint32_t, State> states_;
+};
+
+}  // namespace geomx

@@ -1,0 +1,214 @@
+// Link: see link.h.
+#include "link.h"
+
+namespace geomx {
+namespace {
+
+constexpr size_t kBundleBytes = 64 * 1024;  // small frames to one peer leave together up to this
+
+// Which counter a frame's bytes belong to.
+enum class Account { up, down, init, control };
+Account account_of(const Frame& frame) {
+  if (frame.has(kInit)) return Account::init;
+  switch (frame.kind) {
+    case FrameKind::push: case FrameKind::end: return Account::up;
+    case FrameKind::value: case FrameKind::overlap: return Account::down;
+    case FrameKind::pull: return Account::up;
+    default: return Account::control;
+  }
+}
+
+}  // namespace
+
+Link::Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters)
+    : reactor_(reactor), transport_(transport), tier_(tier), counters_(counters) {
+  transport_.receive([this](PeerId from, uint8_t channel, Message message) { take(from, channel, message); },
+                     [this](const std::string& why) { refuse(why); }, [](PeerId, const std::string&) {});
+}
+
+void Link::set_peer(NodeId node, PeerId peer) {
+  node_of_[peer] = node.packed();
+  Peer& entry = peers_[node.packed()];
+  entry.id = peer;
+  mark(node.packed(), entry);
+}
+
+void Link::send(NodeId to, Frame frame) {
+  if (to.packed() == self_) {  // a server that is its own member
+    reactor_.post([this, to, f = std::move(frame)]() mutable { handler_(to, 0, std::move(f)); });
+    return;
+  }
+  auto found = peers_.find(to.packed());
+  if (found == peers_.end()) return refuse("nothing is known of the node that a " + std::string(name_of(frame.kind)) + " is for");
+  found->second.urgent.push_back(std::move(frame));
+  mark(to.packed(), found->second);
+}
+
+void Link::send_to_peer(PeerId peer, Frame frame) {
+  std::vector<Frame> frames;
+  frames.push_back(std::move(frame));
+  Peer stranger;
+  stranger.id = peer;
+  transmit(stranger, 0, std::move(frames), false);
+}
+
+void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel) {
+  if (to.packed() == self_) return send(to, std::move(frame));
+  auto found = peers_.find(to.packed());
+  if (found == peers_.end()) return refuse("nothing is known of the node that a part is for");
+  Peer& peer = found->second;
+  (channel == 0 ? peer.ranked : peer.lossy[channel]).insert(Queued{rank, next_order_++, std::move(frame)});
+  mark(to.packed(), peer);
+}
+
+bool Link::is_idle() const {
+  for (const auto& [node, peer] : peers_)
+    if (!peer.urgent.empty() || !peer.ranked.empty() || !peer.unacked.empty()) return false;
+  return true;
+}
+
+uint64_t Link::in_flight_bytes(NodeId to) const {
+  auto found = peers_.find(to.packed());
+  return found == peers_.end() ? 0 : found->second.in_flight_bytes;
+}
+
+void Link::mark(uint32_t node, Peer& peer) {
+  if (!peer.is_dirty) {
+    peer.is_dirty = true;
+    dirty_.push_back(node);
+  }
+  if (!pump_pending_) {
+    pump_pending_ = true;
+    reactor_.at_turn_end([this] { pump(); });
+  }
+}
+
+void Link::pump() {
+  pump_pending_ = false;
+  std::vector<uint32_t> nodes;
+  nodes.swap(dirty_);
+  for (uint32_t node : nodes) {
+    Peer& peer = peers_[node];
+    peer.is_dirty = false;
+    pump_peer(peer);
+  }
+}
+
+// The best frames that the credit allows, small ones together; control and acknowledgements ride along in front.
+void Link::pump_peer(Peer& peer) {
+  for (auto& [channel, frames] : peer.lossy) {
+    while (!frames.empty()) {  // a datagram carries one part: what is lost together would be ranked together
+      std::vector<Frame> one;
+      one.push_back(std::move(frames.begin()->frame));
+      frames.erase(frames.begin());
+      transmit(peer, channel, std::move(one), false);
+    }
+  }
+  std::vector<Frame> bundle;
+  if (!peer.to_ack.empty()) {
+    Writer ids;
+    for (uint64_t id : peer.to_ack) ids.varint(id);
+    bundle.emplace_back(FrameKind::ack).body = ids.finish();
+    peer.to_ack.clear();
+  }
+  for (Frame& frame : peer.urgent) bundle.push_back(std::move(frame));
+  peer.urgent.clear();
+  bool carries_parts = false;
+  size_t bytes = 0;
+  while (!peer.ranked.empty()) {
+    const size_t size = peer.ranked.begin()->frame.body.size() + 16;
+    const uint64_t in_flight = peer.in_flight_bytes + bytes;
+    if (in_flight != 0 && in_flight + size > credit_bytes_) break;
+    if (carries_parts && (bytes + size > kBundleBytes || bundle.size() + 1 >= kMaxFrames)) {
+      transmit(peer, 0, std::move(bundle), true);
+      bundle.clear();
+      bytes = 0;
+    }
+    bundle.push_back(std::move(peer.ranked.begin()->frame));
+    peer.ranked.erase(peer.ranked.begin());
+    bytes += size;
+    carries_parts = true;
+  }
+  if (!bundle.empty()) transmit(peer, 0, std::move(bundle), carries_parts);
+}
+
+void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged) {
+  const Header header{self_, acknowledged ? next_message_++ : 0};
+  const std::vector<Frame> counted = frames;  // views: no bytes are copied
+  Message message = pack(header, std::move(frames));
+  if (acknowledged) {
+    peer.unacked[header.id] = message.size();
+    peer.in_flight_bytes += message.size();
+  }
+  count(counted, message);
+  transport_.send(peer.id, channel, std::move(message));
+}
+
+// Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
+void Link::count(const std::vector<Frame>& frames, const Message& message) {
+  TierCounters& c = counters_.of(tier_);
+  ++c.messages;
+  uint64_t rest = message.size() + transport_.overhead(message);
+  Account header_account = Account::control;
+  auto add = [&c](Account account, uint64_t bytes) {
+    (account == Account::up ? c.up_bytes : account == Account::down ? c.down_bytes
+     : account == Account::init ? c.init_bytes : c.control_bytes) += bytes;
+  };
+  for (const Frame& frame : frames) {
+    const Account account = account_of(frame);
+    if (header_account == Account::control) header_account = account;
+    const uint64_t bytes = frame_overhead(frame) + frame.body.size();
+    rest -= bytes;
+    add(account, bytes);
+    if (account == Account::up) c.up_payload_bytes += frame.body.size();
+    if (account == Account::down) c.down_payload_bytes += frame.body.size();
+  }
+  add(header_account, rest);
+}
+
+void Link::take(PeerId from, uint8_t channel, const Message& message) {
+  Header header;
+  std::vector<Frame> frames;
+  if (Status status = parse(message, &header, &frames); !status.ok()) return refuse(status.message());
+  auto known = node_of_.find(from);
+  if (known == node_of_.end()) {
+    if (header.from != kNobody) {
+      set_peer(NodeId{Role(header.from & 3), header.from >> 2}, from);
+      known = node_of_.find(from);
+    }
+  } else if (header.from != kNobody && header.from != known->second) {
+    return refuse("a message says that it is from another node than its connection's");
+  }
+  const uint32_t node = known == node_of_.end() ? kNobody : known->second;
+  const NodeId sender{Role(node & 3), node >> 2};
+  if (header.id != 0 && channel == 0 && node != kNobody && acknowledges_) {
+    Peer& peer = peers_[node];
+    peer.to_ack.push_back(header.id);
+    mark(node, peer);
+  }
+  for (Frame& frame : frames) {
+    if (frame.kind == FrameKind::ack) {
+      if (node != kNobody) take_acks(peers_[node], frame);
+    } else {
+      handler_(sender, from, std::move(frame));
+    }
+  }
+}
+
+void Link::take_acks(Peer& peer, const Frame& frame) {
+  Reader in(frame.body);
+  while (in.left() > 0 && in.ok()) {
+    auto found = peer.unacked.find(in.varint());
+    if (found == peer.unacked.end()) continue;  // acknowledged before: a double
+    peer.in_flight_bytes -= found->second;
+    peer.unacked.erase(found);
+  }
+  if (!peer.ranked.empty()) mark(node_of_[peer.id], peer);
+}
+
+void Link::refuse(const std::string& why) {
+  ++counters_.of(tier_).refused_frames;
+  if (refused_) refused_(why);
+}
+
+}  // namespace geomx

@@ -1,0 +1,87 @@
+// A node's end of one domain: queues frames for each peer by rank, keeps the bytes in flight within the credit, packs
+// what is ready for a peer into one message, takes in what arrives and returns its credit. Lives on the node's
+// reactor. Doesn't know keys' values, rounds or membership: it moves frames between NodeIds.
+#pragma once
+#include <functional>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "counters.h"
+#include "policies.h"
+#include "reactor.h"
+#include "transport.h"
+#include "wire.h"
+
+namespace geomx {
+
+class Link {
+ public:
+  using Handler = std::function<void(NodeId from, PeerId peer, Frame frame)>;
+
+  Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters);
+
+  void set_self(NodeId self) { self_ = self.packed(); }
+  void on_frame(Handler handler) { handler_ = std::move(handler); }
+  void on_refused(std::function<void(const std::string&)> handler) { refused_ = std::move(handler); }
+  void set_credit(uint64_t bytes) { credit_bytes_ = bytes; }
+
+  // Frames to `node` go over this connection from now on; a node that connected to us is learnt by itself.
+  void set_peer(NodeId node, PeerId peer);
+  bool knows(NodeId node) const { return peers_.count(node.packed()) != 0; }
+
+  // Control: at once, beside the credit.
+  void send(NodeId to, Frame frame);
+  void send_to_peer(PeerId peer, Frame frame);  // before the other's NodeId is known
+  // Data of one part: by rank, within the credit; lossy channels leave without credit.
+  void send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel);
+
+  bool is_idle() const;  // nothing queued, nothing unacknowledged
+  uint64_t in_flight_bytes(NodeId to) const;
+  // For tests only: acknowledgements are not sent.
+  void stop_acknowledging() { acknowledges_ = false; }
+
+ private:
+  struct Queued {
+    int64_t rank;
+    uint64_t order;
+    mutable Frame frame;
+    bool operator<(const Queued& other) const { return rank != other.rank ? rank > other.rank : order < other.order; }
+  };
+  struct Peer {
+    PeerId id = 0;
+    std::vector<Frame> urgent;            // acknowledgements and control
+    std::set<Queued> ranked;
+    std::map<uint8_t, std::set<Queued>> lossy;  // channel -> frames
+    std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
+    uint64_t in_flight_bytes = 0;
+    std::vector<uint64_t> to_ack;
+    bool is_dirty = false;
+  };
+
+  void take(PeerId from, uint8_t channel, const Message& message);
+  void take_acks(Peer& peer, const Frame& frame);
+  void mark(uint32_t node, Peer& peer);
+  void pump();
+  void pump_peer(Peer& peer);
+  void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
+  void count(const std::vector<Frame>& frames, const Message& message);
+  void refuse(const std::string& why);
+
+  Reactor& reactor_;
+  Transport& transport_;
+  Tier tier_;
+  Counters& counters_;
+  uint32_t self_ = kNobody;
+  Handler handler_;
+  std::function<void(const std::string&)> refused_;
+  uint64_t credit_bytes_ = uint64_t(64) << 20;
+  uint64_t next_order_ = 0, next_message_ = 1;
+  bool acknowledges_ = true, pump_pending_ = false;
+  std::unordered_map<uint32_t, Peer> peers_;       // NodeId -> queue
+  std::unordered_map<PeerId, uint32_t> node_of_;   // connection -> NodeId
+  std::vector<uint32_t> dirty_;
+};
+
+}  // namespace geomx

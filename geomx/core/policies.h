@@ -1,0 +1,64 @@
+// The seams besides the codec, one occupant a tier: what goes first and how much may be in flight (scheduler), which
+// class of service a part gets (transport), who is the next hop (overlay). The defaults are the plain ones: in order,
+// without limit, reliable, straight to the server.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "codec.h"
+#include "wire.h"
+
+namespace geomx {
+
+class SchedulerPolicy {
+ public:
+  virtual ~SchedulerPolicy() = default;
+  // Larger goes first; equal ranks leave in order. `priority` is what the caller of push asked for.
+  virtual int64_t rank(const PartView&, int priority) const { return priority; }
+  // Bytes that may be in flight to a peer; one message always may.
+  virtual uint64_t credit_bytes() const { return uint64_t(64) << 20; }
+};
+
+struct PartClass {
+  uint8_t channel = 0;  // 0: reliable
+  bool is_droppable = false;
+};
+
+class TransportPolicy {
+ public:
+  virtual ~TransportPolicy() = default;
+  // May parts be missing when a round closes? Then senders mark the end of their rounds.
+  virtual bool is_lossy() const { return false; }
+  // All parts of one shard in one round together, with their contributions, if is_lossy().
+  virtual std::vector<PartClass> classify(const std::vector<PartView>& parts, const std::vector<double>&) {
+    return std::vector<PartClass>(parts.size());
+  }
+  // How long a round waits for a sender's droppable parts after its end mark.
+  virtual uint64_t deadline_us() const { return 0; }
+};
+
+struct Hop {
+  bool waits = false;     // ask again at `until_us`, or when more has arrived
+  uint64_t until_us = 0;
+  NodeId to;              // where to send otherwise
+};
+
+class OverlayPolicy {
+ public:
+  virtual ~OverlayPolicy() = default;
+  // The contributions `have` are merged here, the first of them since `since_us`: where to?
+  virtual Hop up(const PartView&, NodeId self, NodeId root, const MemberSet& have, uint64_t since_us, uint64_t now_us) = 0;
+  // A closed part is owed to `owed`: the first hops, and whom each of them passes it on to.
+  virtual std::vector<std::pair<uint32_t, MemberSet>> down(const PartView&, const MemberSet& owed) = 0;
+  // Without an answer for so long, a contributor goes straight to the root.
+  virtual uint64_t bypass_us() const = 0;
+};
+
+struct Policies {
+  std::unique_ptr<SchedulerPolicy> scheduler = std::make_unique<SchedulerPolicy>();
+  std::unique_ptr<TransportPolicy> transport = std::make_unique<TransportPolicy>();
+  std::unique_ptr<OverlayPolicy> overlay;  // none: the star
+};
+
+}  // namespace geomx

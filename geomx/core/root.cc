@@ -1,0 +1,42 @@
+// Root: see root.h.
+#include "root.h"
+
+#include <chrono>
+
+#include "sums.h"
+
+namespace geomx {
+
+void Root::offer(uint32_t index, uint32_t part, uint32_t line, uint32_t round, Bytes sum, const MemberSet&, int) {
+  if (!updater_) return aggregator_->finish(index, part, line, std::move(sum));
+  const Key& key = *side_.keys.find(index);
+  Bytes& weights = weights_[{index, part}];
+  if (weights.size() != sum.size())
+    return side_.fail("key \"" + key.spec.name + "\" has no initial value, which a server optimizer needs; init it first");
+  const auto start = std::chrono::steady_clock::now();
+  Bytes next = Bytes::copy(weights.data(), weights.size());  // the old ones may still be on their way to members
+  const Status status = updater_->step(key.view(part, round, side_.tier, Direction::up), line, sum.data(), next.writable());
+  if (!status.ok()) return side_.fail("key \"" + key.spec.name + "\": " + status.message());
+  weights = next;
+  side_.counters.update_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  aggregator_->finish(index, part, line, std::move(next));
+}
+
+// Keys that nobody initialised begin at zero; for others the authority's value will come.
+void Root::want(uint32_t index, uint32_t part) {
+  const Key& key = *side_.keys.find(index);
+  if (key.spec.has_initial) return;
+  aggregator_->set_value(index, part, 0, zeros(size_t(key.parts[part].length) * size_of(key.spec.dtype)));
+}
+
+void Root::initial(uint32_t index, uint32_t part, Bytes raw) {
+  const Key& key = *side_.keys.find(index);
+  if (raw.size() != size_t(key.parts[part].length) * size_of(key.spec.dtype)) {
+    ++side_.counters.of(side_.tier).refused_frames;
+    return;
+  }
+  weights_[{index, part}] = from_raw(key.spec.dtype, raw);
+  aggregator_->set_value(index, part, 0, std::move(raw));
+}
+
+}  // namespace geomx

@@ -1,0 +1,29 @@
+// What stands above a global server's WAN aggregator: the updater and the weights, or nothing but the sum itself.
+#pragma once
+#include "aggregator.h"
+#include "updater.h"
+
+namespace geomx {
+
+class Root : public Upstream {
+ public:
+  Root(Side& side, std::function<void()> on_all_left) : side_(side), on_all_left_(std::move(on_all_left)) {}
+  void serve(Aggregator* aggregator) { aggregator_ = aggregator; }
+  void set_updater(std::unique_ptr<Updater> updater) { updater_ = std::move(updater); }
+  bool has_updater() const { return updater_ != nullptr; }
+
+  void offer(uint32_t key, uint32_t part, uint32_t line, uint32_t round, Bytes sum, const MemberSet& in,
+             int priority) override;
+  void want(uint32_t key, uint32_t part) override;
+  void initial(uint32_t key, uint32_t part, Bytes raw) override;
+  void all_left() override { on_all_left_(); }
+
+ private:
+  Side& side_;
+  Aggregator* aggregator_ = nullptr;
+  std::unique_ptr<Updater> updater_;
+  std::function<void()> on_all_left_;
+  std::map<std::pair<uint32_t, uint32_t>, Bytes> weights_;  // (key, part) -> values in sum_type
+};
+
+}  // namespace geomx

@@ -1,0 +1,92 @@
+// Virtual time and the faulty network: see sim.h.
+#include "sim.h"
+
+namespace geomx::sim {
+
+uint64_t SimReactor::now_us() const { return world_.now_us(); }
+
+TimerId SimReactor::at(uint64_t when_us, Task task) {
+  auto id = std::make_shared<TimerId>(0);
+  *id = world_.schedule(std::max(when_us, world_.now_us()), [this, id, t = std::move(task)] {
+    if (cancelled_.erase(*id) == 0) run_turn(t);
+  });
+  return *id;
+}
+
+void SimReactor::post(Task task) {
+  world_.schedule(world_.now_us(), [this, t = std::move(task)] { run_turn(t); });
+}
+
+void SimReactor::run_turn(const Task& task) {
+  if (stopped_) return;
+  task();
+  while (!turn_end_.empty()) {
+    std::vector<Task> tasks;
+    tasks.swap(turn_end_);
+    for (const Task& t : tasks) t();
+  }
+}
+
+uint64_t World::schedule(uint64_t when_us, Task task) {
+  events_.push({when_us, next_order_, std::make_shared<Task>(std::move(task))});
+  return next_order_++;
+}
+
+bool World::step() {
+  if (events_.empty()) return false;
+  const Event event = events_.top();
+  events_.pop();
+  now_us_ = event.when_us;
+  (*event.task)();
+  return true;
+}
+
+bool World::run(uint64_t limit_us) {
+  while (!events_.empty()) {
+    if (events_.top().when_us > limit_us) return false;
+    step();
+  }
+  return true;
+}
+
+Status SimTransport::bind(const std::string&, uint16_t) {
+  if (!world_.listening_.emplace(name_, this).second) return Status::error("can't listen on " + name_ + ": in use");
+  return {};
+}
+
+Status SimTransport::connect(const std::string& address, PeerId* peer) {
+  *peer = peer_of(address);
+  return {};
+}
+
+PeerId SimTransport::peer_of(const std::string& name) {
+  auto [found, is_new] = peers_.emplace(name, PeerId(names_.size()));
+  if (is_new) names_.push_back(name);
+  return found->second;
+}
+
+void SimTransport::send(PeerId peer, uint8_t channel, Message message) {
+  const std::string& to = names_[peer];
+  const Faults& faults = world_.faults();
+  if (channel != 0 && world_.chance() < faults.loss) return;
+  deliver(to, channel, message);
+  if (world_.chance() < faults.duplicate) deliver(to, channel, message);
+}
+
+void SimTransport::deliver(const std::string& to, uint8_t channel, const Message& message) {
+  world_.schedule(world_.now_us() + world_.delay_us(), [to, channel, message, from = name_, &world = world_] {
+    auto found = world.listening_.find(to);
+    if (found == world.listening_.end()) return;  // gone
+    SimTransport& other = *found->second;
+    other.reactor_.run_turn([&] {
+      if (other.receiver_) other.receiver_(other.peer_of(from), channel, message);
+    });
+  });
+}
+
+void SimTransport::close() {
+  auto found = world_.listening_.find(name_);
+  if (found != world_.listening_.end() && found->second == this) world_.listening_.erase(found);
+}
+
+}  // namespace geomx::sim

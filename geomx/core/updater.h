@@ -1,0 +1,20 @@
+// The optimizer on a global server: one step for one part. State is kept for each (key, part); DCASGD also keeps the
+// weights that each pusher last saw.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "codec.h"
+
+namespace geomx {
+
+class Updater {
+ public:
+  virtual ~Updater() = default;
+  // weights <- step(weights, sum), both float32 or float64 (sum_type) and view.length long. `pusher`: who this step is
+  // from (mixed sync), else 0.
+  virtual Status step(const PartView& view, uint32_t pusher, const void* sum, void* weights) = 0;
+};
+
+}  // namespace geomx
