@@ -1,0 +1,22 @@
+"""`python -m geomx --cmake-dir`: where a plugin that is built outside this tree finds the CMake package and the header."""
+
+import argparse
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m geomx", description="To train: python -m geomx.run")
+    parser.add_argument("--cmake-dir", action="store_true", help="print the folder for find_package(geomx)")
+    parser.add_argument("--include-dir", action="store_true", help="print the folder that holds geomx/plugin.h")
+    chosen = parser.parse_args()
+    package = Path(__file__).resolve().parent
+    if chosen.cmake_dir:
+        print(package / "cmake")
+    elif chosen.include_dir:
+        print(package / "include")
+    else:
+        parser.print_help()
+
+
+if __name__ == "__main__":
+    main()

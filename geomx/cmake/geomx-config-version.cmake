@@ -1,0 +1,10 @@
+# Whether a plugin's source fits is said by the header's GX_ABI_VERSION, so any requested version up to ours is taken.
+set(PACKAGE_VERSION 0.1.0)
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
