@@ -17,7 +17,7 @@ Aggregator::State& Aggregator::state_of(uint32_t index) {
     const Key& key = *side_.keys.find(index);
     state.parts.resize(key.parts.size());
     for (size_t i = 0; i < key.parts.size(); ++i) {
-      state.parts[i].is_here = key.parts[i].server == own_server_;
+      state.parts[i].is_here = side_.server_of(key, uint32_t(i)) == own_server_;
       state.parts[i].lines.resize(sync_.is_mixed ? num_contributors_ : 1);
     }
   }
@@ -127,10 +127,8 @@ void Aggregator::judge(uint32_t index, uint32_t part, uint32_t line_index) {
   const uint32_t round = line.open;
   const MemberSet wanted = expected(index, line_index, round);
   if (wanted.empty() && line.in.empty()) return;
-  if (line.in.contains(wanted)) {
-    if (!is_too_far(index, part, line_index)) close(index, part, line_index);
-    return;
-  }
+  if (line.in.contains(wanted) && !is_too_far(index, part, line_index)) close(index, part, line_index);
+  // It may have been the last reliable part that others were waiting for.
   if (side_.policies.transport->is_lossy()) judge_droppable(index, line_index, round);
 }
 
@@ -233,6 +231,7 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
   p.value = encoded.bytes;
   p.codec = encoded.codec;
   p.has_value = true;
+  p.is_wanted = false;
   line.last_in = std::move(line.in);
   const MemberSet owed = std::move(line.owed);
   line.in = line.owed = MemberSet();
@@ -273,14 +272,14 @@ void Aggregator::take_pull(NodeId from, const Frame& frame) {
     ++side_.counters.of(side_.tier).refused_frames;
     return;
   }
-  part->waiters.push_back({from, frame.round});
   const bool is_observer = observers_.contains(from.rank) || from.rank >= num_contributors_;
-  const bool must_ask = !part->has_value || (is_observer && expected(frame.key, 0, part->lines[0].open).empty());
-  if (must_ask && !part->is_wanted) {
+  const bool asks_above = is_observer && expected(frame.key, 0, part->lines[0].open).empty();
+  part->waiters.push_back({from, frame.round, asks_above});
+  if ((asks_above || !part->has_value) && !part->is_wanted) {
     part->is_wanted = true;
     upstream_.want(frame.key, frame.part);
   }
-  if (!part->is_wanted) serve_waiters(frame.key, frame.part);
+  serve_waiters(frame.key, frame.part);
 }
 
 void Aggregator::serve_waiters(uint32_t index, uint32_t part_index) {
@@ -291,7 +290,7 @@ void Aggregator::serve_waiters(uint32_t index, uint32_t part_index) {
   for (const Waiter& waiter : part.waiters) {
     const bool counts = waiter.who.rank < num_contributors_ && !observers_.contains(waiter.who.rank);
     const Line& line = part.lines[counts ? line_of(waiter.who.rank) : 0];
-    if (counts && line.open - 1 < waiter.min_round) still.push_back(waiter);
+    if (waiter.asks_above || (counts && line.open - 1 < waiter.min_round)) still.push_back(waiter);
     else send_value(key, part_index, line, waiter.who, {}, 0);
   }
   part.waiters = std::move(still);
@@ -306,6 +305,7 @@ void Aggregator::take_initial(const Frame& frame) {
 void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, Bytes raw) {
   Part& part = state_of(index).parts[part_index];
   part.is_wanted = false;
+  for (Waiter& waiter : part.waiters) waiter.asks_above = false;
   const bool is_current = !part.has_value || round >= part.lines[0].open;
   if (is_current) {
     part.value = std::move(raw);

@@ -84,6 +84,7 @@ class Aggregator {
   struct Waiter {
     NodeId who;
     uint32_t min_round;
+    bool asks_above;  // an observer where no rounds keep the value current: only a fresh one will do
   };
   struct Part {
     bool is_here = false;      // this server's

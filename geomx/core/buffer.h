@@ -49,6 +49,10 @@ class Bytes {
     out.is_foreign_ = is_foreign_;
     return out;
   }
+  // `next` begins `distance` bytes behind our first, in the same memory.
+  bool is_followed_by(const Bytes& next, size_t distance) const {
+    return !owner_.owner_before(next.owner_) && !next.owner_.owner_before(owner_) && data_ + distance == next.data_;
+  }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   template <typename T>
   const T* as() const { return reinterpret_cast<const T*>(data_); }

@@ -52,13 +52,13 @@ void Client::send(const Encoded& encoded) {
   frame.contributors = MemberSet::of(side_.contributor);
   frame.body = encoded.bytes;
   if (encoded.service.is_droppable) frame.flags |= kDroppable;
-  const uint32_t to = side_.keys.find(encoded.key)->parts[encoded.part].server;
+  const uint32_t to = side_.server_of(*side_.keys.find(encoded.key), encoded.part);
   Part& part = state_of(encoded.key).parts[encoded.part];
   part.rank = encoded.rank;
   if (keeps()) part.kept = frame;
   if (relay_) {
-    const uint32_t key = encoded.key, index = encoded.part, round = encoded.round;
-    part.bypass = side_.reactor.after(side_.policies.overlay->bypass_us(), [=] { send_alone(key, index, round); });
+    part.bypass_us = side_.policies.overlay->bypass_us();
+    watch(encoded.key, encoded.part, encoded.round);
     relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
   } else {
     side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
@@ -70,8 +70,9 @@ void Client::send(const Encoded& encoded) {
 void Client::note_sent(const Encoded& encoded, uint32_t to) {
   State& state = state_of(encoded.key);
   uint32_t& unsent = state.unsent[to];
+  const Key& key = *side_.keys.find(encoded.key);
   if (unsent == 0)
-    for (const PartSpec& part : side_.keys.find(encoded.key)->parts) unsent += part.server == to;
+    for (uint32_t part = 0; part < key.parts.size(); ++part) unsent += side_.server_of(key, part) == to;
   if (encoded.service.is_droppable) state.droppable[to].push_back(encoded.part);
   if (--unsent != 0) return;
   Writer body;
@@ -83,15 +84,25 @@ void Client::note_sent(const Encoded& encoded, uint32_t to) {
   side_.link.send_ranked(server(to), std::move(end), encoded.rank, 0);
 }
 
-// Past the overlay: no answer came in time, or somebody we were merged with is in already.
+// An overlay may swallow a contribution or its answer: after a while the root is asked, less and less often.
+void Client::watch(uint32_t key, uint32_t part, uint32_t round) {
+  Part& p = state_of(key).parts[part];
+  p.bypass = side_.reactor.after(p.bypass_us, [=] {
+    send_alone(key, part, round);
+    Part& late = state_of(key).parts[part];
+    if (late.answered >= round) return;
+    late.bypass_us *= 2;
+    pull(key, part, round);
+    watch(key, part, round);
+  });
+}
+
+// Past the overlay: no answer came in time, or somebody we were merged with is in already. Once: it is reliable.
 void Client::send_alone(uint32_t key, uint32_t part, uint32_t round) {
   Part& p = state_of(key).parts[part];
-  if (p.sent != round || p.answered >= round || p.kept.round != round) return;
-  const NodeId to = server(side_.keys.find(key)->parts[part].server);
-  side_.link.send_ranked(to, p.kept, p.rank, 0);
-  Frame ask(FrameKind::pull, key, part, round);  // the answer itself may have been lost with a relay
-  side_.link.send(to, std::move(ask));
-  p.bypass = side_.reactor.after(side_.policies.overlay->bypass_us(), [=] { send_alone(key, part, round); });
+  if (p.sent != round || p.answered >= round || p.kept.round != round || p.alone == round) return;
+  p.alone = round;
+  side_.link.send_ranked(server(side_.server_of(*side_.keys.find(key), part)), p.kept, p.rank, 0);
 }
 
 void Client::take_overlap(const Frame& frame) {
@@ -103,7 +114,7 @@ void Client::take_overlap(const Frame& frame) {
 void Client::pull(uint32_t key, uint32_t part, uint32_t min_round) {
   Frame frame(FrameKind::pull, key, part, min_round);
   if (min_round == 0) frame.flags |= kInit;
-  side_.link.send(server(side_.keys.find(key)->parts[part].server), std::move(frame));
+  side_.link.send(server(side_.server_of(*side_.keys.find(key), part)), std::move(frame));
 }
 
 void Client::send_initial(uint32_t key, uint32_t part, Bytes raw) {
@@ -111,7 +122,7 @@ void Client::send_initial(uint32_t key, uint32_t part, Bytes raw) {
   frame.flags |= kInit;
   frame.codec = kRawWireId;
   frame.body = std::move(raw);
-  side_.link.send_ranked(server(side_.keys.find(key)->parts[part].server), std::move(frame), 0, 0);
+  side_.link.send_ranked(server(side_.server_of(*side_.keys.find(key), part)), std::move(frame), 0, 0);
 }
 
 void Client::take_value(Frame frame) {

@@ -56,6 +56,8 @@ class Client {
     Frame kept;                       // our own contribution, until the answer says whether it was applied
     int64_t rank = 0;
     TimerId bypass = 0;
+    uint64_t bypass_us = 0;
+    uint32_t alone = 0;               // the last round whose contribution also went straight to the root
   };
   struct State {
     std::vector<Part> parts;
@@ -67,6 +69,7 @@ class Client {
   void send(const Encoded& encoded);
   void note_sent(const Encoded& encoded, uint32_t server);
   void send_alone(uint32_t key, uint32_t part, uint32_t round);
+  void watch(uint32_t key, uint32_t part, uint32_t round);
   void finish_leaving();
   bool keeps() const { return side_.policies.overlay || side_.policies.transport->is_lossy(); }
 

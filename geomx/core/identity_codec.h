@@ -1,11 +1,19 @@
-// The codec that changes nothing: a key's own type on the wire, sums in sum_type.
+// The codec that is always there: values travel as they are, at the key's own width.
 #pragma once
+#include <memory>
+
 #include "codec.h"
 
 namespace geomx {
 
 constexpr uint32_t kRawWireId = fourcc('R', 'A', 'W', ' ');
-// Has no state: one for all.
+
+std::unique_ptr<Codec> make_identity_codec();
+// It has no state, so one serves all.
 Codec& identity_codec();
+
+// What a part of this view must measure at its key's width, as a sentence; codecs whose bytes have a fixed length use
+// it.
+Status check_encoded_size(const PartView& view, size_t size);
 
 }  // namespace geomx

@@ -20,20 +20,21 @@ class Stopwatch {
 
 // The parts' values as one block: theirs if they already lie one behind the other, else a copy.
 Bytes contiguous(const std::map<uint32_t, std::pair<Bytes, int>>& values) {
+  Bytes block;
   size_t total = 0;
   bool is_one = true;
-  const uint8_t* next = nullptr;
   for (const auto& [part, entry] : values) {
-    if (next != nullptr && entry.first.data() != next) is_one = false;
-    next = entry.first.data() + entry.first.size();
+    if (entry.first.empty()) continue;
+    if (total == 0) block = entry.first;
+    else is_one = is_one && block.is_followed_by(entry.first, total);
     total += entry.first.size();
   }
-  const Bytes& first = values.begin()->second.first;
-  if (is_one) return first.slice(0, total);
+  if (is_one) return block.slice(0, total);
   Bytes out = Bytes::allocate(total);
   size_t at = 0;
   for (const auto& [part, entry] : values) {
-    if (entry.first.size()) std::memcpy(out.writable() + at, entry.first.data(), entry.first.size());
+    if (entry.first.empty()) continue;
+    std::memcpy(out.writable() + at, entry.first.data(), entry.first.size());
     at += entry.first.size();
   }
   return out;
@@ -52,11 +53,11 @@ bool Lane::gathers(const Key& key) const {
 
 uint32_t Lane::group_of(const Key& key, uint32_t part) const {
   const bool whole = key.codec_of(side_.tier, direction_).scope() == CodecScope::tensor;
-  return whole && own_server_ == kNobody ? 0 : key.parts[part].server;
+  return whole && own_server_ == kNobody ? 0 : side_.server_of(key, part);
 }
 
 bool Lane::same_group(const Key& key, uint32_t part, uint32_t other) const {
-  if (own_server_ != kNobody && key.parts[other].server != own_server_) return false;
+  if (own_server_ != kNobody && side_.server_of(key, other) != own_server_) return false;
   return group_of(key, part) == group_of(key, other);
 }
 
@@ -161,10 +162,7 @@ void Lane::give_back(uint32_t index, uint32_t part, uint32_t round, const Bytes&
     status = codec.give_back(*state.slot, view, encoded);
   } else {
     Bytes& residual = state.residuals[part];
-    if (residual.empty()) {
-      residual = Bytes::allocate(key.sum_bytes(part));
-      std::memset(residual.writable(), 0, residual.size());
-    }
+    if (residual.empty()) residual = zeros(key.sum_bytes(part));
     status = codec.accumulate(view, encoded, residual.writable());
   }
   if (!status.ok()) side_.fail("key \"" + key.spec.name + "\": " + status.message());

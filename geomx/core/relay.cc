@@ -46,7 +46,7 @@ void Relay::decide(Id id) {
   const auto [index, part] = id;
   const Key& key = *side_.keys.find(index);
   const PartView view = key.view(part, p.round, side_.tier, Direction::up);
-  const Hop hop = side_.policies.overlay->up(view, side_.self, server(key.parts[part].server), p.have, p.since_us,
+  const Hop hop = side_.policies.overlay->up(view, side_.self, server(side_.server_of(key, part)), p.have, p.since_us,
                                              side_.reactor.now_us());
   if (p.timer) side_.reactor.cancel(p.timer);
   p.timer = 0;

@@ -19,6 +19,10 @@ struct Side {
   uint32_t num_servers;
   uint32_t contributor;                           // this node's bit in contributor sets
   std::function<void(const std::string&)> fail;   // ends the run with this sentence
+
+  // Which server of this domain has a part. Placement is decided for the WAN's servers; a party's own server, where
+  // there is only one, has all.
+  uint32_t server_of(const Key& key, uint32_t part) const { return key.parts[part].server % num_servers; }
 };
 
 }  // namespace geomx
