@@ -1,0 +1,33 @@
+// Names of codecs and what makes them, of one node. Holds "identity" from the start; plugin_host.cc and the Python
+// bindings add others.
+#include "identity_codec.h"
+
+namespace geomx {
+
+CodecRegistry::CodecRegistry() {
+  makers_["identity"] = [](const Params& params, std::unique_ptr<Codec>* out) {
+    if (!params.empty()) return Status::error("takes no parameters but was given " + params.begin()->first);
+    *out = make_identity_codec();
+    return Status();
+  };
+}
+
+Status CodecRegistry::add(const std::string& name, CodecMaker maker) {
+  if (!makers_.emplace(name, std::move(maker)).second) {
+    return Status::error("a codec named " + name + " is there already: two plugins offer it; keep one");
+  }
+  return {};
+}
+
+Status CodecRegistry::make(const std::string& name, const Params& params, std::unique_ptr<Codec>* out) const {
+  const auto found = makers_.find(name);
+  if (found == makers_.end()) {
+    std::string names;
+    for (const auto& [known, maker] : makers_) names += (names.empty() ? "" : ", ") + known;
+    return Status::error("no codec named " + name + "; there are: " + names);
+  }
+  const Status status = found->second(params, out);
+  return status.ok() ? status : Status::error("codec " + name + ": " + status.message());
+}
+
+}  // namespace geomx
