@@ -32,16 +32,18 @@ class Bytes {
   // Foreign memory, read only for us; `release` tells its owner that we are done.
   static Bytes wrap(const void* data, size_t size, std::function<void()> release) {
     uint8_t* start = const_cast<uint8_t*>(static_cast<const uint8_t*>(data));
-    return Bytes(std::shared_ptr<void>(start, [r = std::move(release)](void*) { if (r) r(); }), start, size);
+    return Bytes(std::shared_ptr<void>(start, [r = std::move(release)](void*) { if (r) r(); }), start, size, true);
   }
-  Bytes(std::shared_ptr<void> owner, uint8_t* data, size_t size) : owner_(std::move(owner)), data_(data), size_(size) {}
+  Bytes(std::shared_ptr<void> owner, uint8_t* data, size_t size, bool is_read_only = false)
+      : owner_(std::move(owner)), data_(data), size_(size), is_read_only_(is_read_only) {}
 
   const uint8_t* data() const { return data_; }
   uint8_t* writable() { return data_; }  // only for who allocated it, or while is_unique()
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  bool is_unique() const { return owner_.use_count() == 1; }
-  Bytes slice(size_t offset, size_t size) const { return Bytes(owner_, data_ + offset, size); }
+  // Nobody else sees this memory, so it may be reused in place. Foreign and shared memory never is.
+  bool is_unique() const { return !is_read_only_ && owner_.use_count() == 1; }
+  Bytes slice(size_t offset, size_t size) const { return Bytes(owner_, data_ + offset, size, is_read_only_); }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   template <typename T>
   const T* as() const { return reinterpret_cast<const T*>(data_); }
@@ -50,6 +52,7 @@ class Bytes {
   std::shared_ptr<void> owner_;
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  bool is_read_only_ = false;
 };
 
 }  // namespace geomx
