@@ -94,7 +94,7 @@ bool Aggregator::add_bytes(const Key& key, Line& line, const Frame& frame) {
   } else if (line.in.empty() && line.sum.empty()) {
     status = codec.decode(view, frame.body, &line.sum);
   } else {
-    if (!line.sum.is_mine()) line.sum = Bytes::copy(line.sum.data(), line.sum.size());
+    if (!line.sum.is_unique()) line.sum = Bytes::copy(line.sum.data(), line.sum.size());
     status = codec.accumulate(view, frame.body, line.sum.writable());
   }
   if (status.ok()) return true;

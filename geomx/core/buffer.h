@@ -32,23 +32,18 @@ class Bytes {
   // Foreign memory, read only for us; `release` tells its owner that we are done.
   static Bytes wrap(const void* data, size_t size, std::function<void()> release) {
     uint8_t* start = const_cast<uint8_t*>(static_cast<const uint8_t*>(data));
-    Bytes out(std::shared_ptr<void>(start, [r = std::move(release)](void*) { if (r) r(); }), start, size);
-    out.is_foreign_ = true;
-    return out;
+    return Bytes(std::shared_ptr<void>(start, [r = std::move(release)](void*) { if (r) r(); }), start, size, true);
   }
-  Bytes(std::shared_ptr<void> owner, uint8_t* data, size_t size) : owner_(std::move(owner)), data_(data), size_(size) {}
+  Bytes(std::shared_ptr<void> owner, uint8_t* data, size_t size, bool is_read_only = false)
+      : owner_(std::move(owner)), data_(data), size_(size), is_read_only_(is_read_only) {}
 
   const uint8_t* data() const { return data_; }
-  uint8_t* writable() { return data_; }  // only for who allocated it, or while is_mine()
+  uint8_t* writable() { return data_; }  // only for who allocated it, or while is_unique()
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // Nobody else sees this memory, so it may be written to.
-  bool is_mine() const { return !is_foreign_ && owner_.use_count() == 1; }
-  Bytes slice(size_t offset, size_t size) const {
-    Bytes out(owner_, data_ + offset, size);
-    out.is_foreign_ = is_foreign_;
-    return out;
-  }
+  // Nobody else sees this memory, so it may be reused in place. Foreign and shared memory never is.
+  bool is_unique() const { return !is_read_only_ && owner_.use_count() == 1; }
+  Bytes slice(size_t offset, size_t size) const { return Bytes(owner_, data_ + offset, size, is_read_only_); }
   // `next` begins `distance` bytes behind our first, in the same memory.
   bool is_followed_by(const Bytes& next, size_t distance) const {
     return !owner_.owner_before(next.owner_) && !next.owner_.owner_before(owner_) && data_ + distance == next.data_;
@@ -61,7 +56,7 @@ class Bytes {
   std::shared_ptr<void> owner_;
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
-  bool is_foreign_ = false;
+  bool is_read_only_ = false;
 };
 
 }  // namespace geomx

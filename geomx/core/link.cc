@@ -24,6 +24,7 @@ Link::Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters
     : reactor_(reactor), transport_(transport), tier_(tier), counters_(counters) {
   transport_.receive([this](PeerId from, uint8_t channel, Message message) { take(from, channel, message); },
                      [this](const std::string& why) { refuse(why); }, [](PeerId, const std::string&) {});
+  reactor_.at_turn_end([this] { pump(); });
 }
 
 void Link::set_peer(NodeId node, PeerId peer) {
@@ -73,18 +74,12 @@ uint64_t Link::in_flight_bytes(NodeId to) const {
 }
 
 void Link::mark(uint32_t node, Peer& peer) {
-  if (!peer.is_dirty) {
-    peer.is_dirty = true;
-    dirty_.push_back(node);
-  }
-  if (!pump_pending_) {
-    pump_pending_ = true;
-    reactor_.at_turn_end([this] { pump(); });
-  }
+  if (peer.is_dirty) return;
+  peer.is_dirty = true;
+  dirty_.push_back(node);
 }
 
 void Link::pump() {
-  pump_pending_ = false;
   std::vector<uint32_t> nodes;
   nodes.swap(dirty_);
   for (uint32_t node : nodes) {

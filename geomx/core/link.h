@@ -78,7 +78,7 @@ class Link {
   std::function<void(const std::string&)> refused_;
   uint64_t credit_bytes_ = uint64_t(64) << 20;
   uint64_t next_order_ = 0, next_message_ = 1;
-  bool acknowledges_ = true, pump_pending_ = false;
+  bool acknowledges_ = true;
   std::unordered_map<uint32_t, Peer> peers_;       // NodeId -> queue
   std::unordered_map<PeerId, uint32_t> node_of_;   // connection -> NodeId
   std::vector<uint32_t> dirty_;

@@ -20,11 +20,7 @@ void SimReactor::post(Task task) {
 void SimReactor::run_turn(const Task& task) {
   if (stopped_) return;
   task();
-  while (!turn_end_.empty()) {
-    std::vector<Task> tasks;
-    tasks.swap(turn_end_);
-    for (const Task& t : tasks) t();
-  }
+  for (const Task& end : turn_end_) end();
 }
 
 uint64_t World::schedule(uint64_t when_us, Task task) {

@@ -44,6 +44,12 @@ class Transport {
   // Opens a connection to another node's address. Resolves the name first: an unknown host is an error at once.
   virtual Status connect(const std::string& address, PeerId* peer) = 0;
   virtual void send(PeerId peer, uint8_t channel, Message message) = 0;
+  // Memory for an attachment that goes to this peer, and perhaps to others: where it can be shared with the peer,
+  // sending it later copies nothing.
+  virtual Bytes allocate(PeerId peer, size_t size) {
+    (void)peer;
+    return Bytes::allocate(size);
+  }
   virtual void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) = 0;
   // Bytes that the transport adds to each message (framing), for the counters.
   virtual size_t overhead(const Message& message) const = 0;
