@@ -18,7 +18,7 @@ Aggregator::State& Aggregator::state_of(uint32_t index) {
     state.parts.resize(key.parts.size());
     for (size_t i = 0; i < key.parts.size(); ++i) {
       state.parts[i].is_here = side_.server_of(key, uint32_t(i)) == own_server_;
-      state.parts[i].lines.resize(sync_.is_mixed ? num_contributors_ : 1);
+      state.parts[i].lines.resize(num_lines());
     }
   }
   return state;
@@ -75,7 +75,7 @@ void Aggregator::take_push(NodeId from, Frame frame) {
 void Aggregator::refuse_overlap(const Frame& frame, const Line& line) {
   Frame answer(FrameKind::overlap, frame.key, frame.part, frame.round);
   answer.contributors = line.in;
-  (frame.contributors - line.in).for_each([&](uint32_t rank) { side_.link.send(member(rank), answer); });
+  (frame.contributors - line.in).for_each([&](uint32_t rank) { side_.link.send(side_.node_of(rank), answer); });
 }
 
 void Aggregator::add_in(const Key& key, Line& line, const Frame& frame) {
@@ -104,20 +104,21 @@ bool Aggregator::add_bytes(const Key& key, Line& line, const Frame& frame) {
 
 void Aggregator::take_end(NodeId from, const Frame& frame) {
   const Key* key = side_.keys.find(frame.key);
-  if (key == nullptr || from.role != Role::member || from.rank >= num_contributors_) {
+  const uint32_t sender = side_.contributor_of(from);
+  if (key == nullptr || sender >= num_contributors_) {
     ++side_.counters.of(side_.tier).refused_frames;
     return;
   }
   State& state = state_of(frame.key);
-  if (state.ends[frame.round].count(from.rank)) return;
+  if (state.ends[frame.round].count(sender)) return;
   Ended ended;
   Reader in(frame.body);
   const uint64_t count = in.varint();
   for (uint64_t i = 0; i < count && in.ok(); ++i) ended.droppable_parts.insert(std::min(in.varint32(), uint32_t(key->parts.size())));
   const uint64_t wait_us = side_.policies.transport->deadline_us();
   ended.deadline_us = side_.reactor.now_us() + wait_us;
-  state.ends[frame.round].emplace(from.rank, std::move(ended));
-  const uint32_t index = frame.key, line = line_of(from.rank), round = frame.round;
+  state.ends[frame.round].emplace(sender, std::move(ended));
+  const uint32_t index = frame.key, line = line_of(sender), round = frame.round;
   side_.reactor.after(wait_us, [=] { judge_droppable(index, line, round); });
 }
 
@@ -242,9 +243,9 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
   if (side_.policies.overlay) {
     const PartView view = key.view(part, line.open - 1, side_.tier, Direction::down);
     for (const auto& [first, forward] : side_.policies.overlay->down(view, owed))
-      send_value(key, part, line, member(first), forward, encoded.rank);
+      send_value(key, part, line, side_.node_of(first), forward, encoded.rank);
   } else {
-    owed.for_each([&](uint32_t rank) { send_value(key, part, line, member(rank), {}, encoded.rank); });
+    owed.for_each([&](uint32_t rank) { send_value(key, part, line, side_.node_of(rank), {}, encoded.rank); });
   }
   serve_waiters(index, part);
   if (sync_.is_mixed && sync_.staleness) {
@@ -268,11 +269,11 @@ void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, Nod
 
 void Aggregator::take_pull(NodeId from, const Frame& frame) {
   Part* part = part_of(frame);
-  if (part == nullptr || from.role != Role::member) {
+  if (part == nullptr || from.role == Role::scheduler) {
     ++side_.counters.of(side_.tier).refused_frames;
     return;
   }
-  const bool is_observer = observers_.contains(from.rank) || from.rank >= num_contributors_;
+  const bool is_observer = !contributes(from);
   const bool asks_above = is_observer && expected(frame.key, 0, part->lines[0].open).empty();
   part->waiters.push_back({from, frame.round, asks_above});
   if ((asks_above || !part->has_value) && !part->is_wanted) {
@@ -288,8 +289,8 @@ void Aggregator::serve_waiters(uint32_t index, uint32_t part_index) {
   const Key& key = *side_.keys.find(index);
   std::vector<Waiter> still;
   for (const Waiter& waiter : part.waiters) {
-    const bool counts = waiter.who.rank < num_contributors_ && !observers_.contains(waiter.who.rank);
-    const Line& line = part.lines[counts ? line_of(waiter.who.rank) : 0];
+    const bool counts = contributes(waiter.who);
+    const Line& line = part.lines[counts ? line_of(side_.contributor_of(waiter.who)) : 0];
     if (waiter.asks_above || (counts && line.open - 1 < waiter.min_round)) still.push_back(waiter);
     else send_value(key, part_index, line, waiter.who, {}, 0);
   }
@@ -317,32 +318,45 @@ void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, 
 }
 
 void Aggregator::take_leave(NodeId from, const Frame& frame) {
-  if (from.role != Role::member) return;
-  const bool contributes = from.rank < num_contributors_ && !observers_.contains(from.rank);
-  if (!left_.contains(from.rank)) {
-    std::unordered_map<uint32_t, uint32_t> last;
-    Reader in(frame.body);
-    const uint64_t count = in.varint();
-    for (uint64_t i = 0; i < count && in.ok(); ++i) {
-      const uint32_t key = in.varint32();
-      last[key] = in.varint32();
-    }
-    left_.insert(from.rank);
-    if (contributes) last_rounds_[from.rank] = std::move(last);
-    std::vector<uint32_t> keys;
-    for (const auto& [key, state] : states_) keys.push_back(key);
-    for (uint32_t key : keys) {
-      judge_all(key);
-      if (sync_.is_mixed || !side_.policies.transport->is_lossy()) continue;
-      std::vector<uint32_t> rounds;
-      for (const auto& [round, ended] : state_of(key).ends) rounds.push_back(round);
-      for (uint32_t round : rounds) judge_droppable(key, 0, round);
+  const uint32_t sender = side_.contributor_of(from);
+  if (from.role == Role::scheduler) return;
+  if (!left_.contains(sender)) {
+    left_.insert(sender);
+    if (contributes(from)) {
+      last_rounds_[sender] = read_last_rounds(frame);
+      judge_everything();
     }
   }
   side_.link.send(from, Frame(FrameKind::leave_taken));
-  bool all = true;
-  for (uint32_t rank = 0; rank < num_contributors_; ++rank) all = all && (observers_.contains(rank) || left_.contains(rank));
-  if (all) upstream_.all_left();
+  if (told_all_left_) return;
+  for (uint32_t rank = 0; rank < num_contributors_; ++rank)
+    if (!observers_.contains(rank) && !left_.contains(rank)) return;
+  told_all_left_ = true;
+  upstream_.all_left();
+}
+
+std::unordered_map<uint32_t, uint32_t> Aggregator::read_last_rounds(const Frame& leave) {
+  std::unordered_map<uint32_t, uint32_t> last;
+  Reader in(leave.body);
+  const uint64_t count = in.varint();
+  for (uint64_t i = 0; i < count && in.ok(); ++i) {
+    const uint32_t key = in.varint32();
+    last[key] = in.varint32();
+  }
+  return last;
+}
+
+void Aggregator::judge_everything() {
+  std::vector<uint32_t> keys;
+  for (const auto& [key, state] : states_) keys.push_back(key);
+  for (uint32_t key : keys) {
+    judge_all(key);
+    if (!side_.policies.transport->is_lossy()) continue;
+    std::vector<uint32_t> rounds;
+    for (const auto& [round, ended] : state_of(key).ends) rounds.push_back(round);
+    for (uint32_t round : rounds)
+      for (uint32_t line = 0; line < num_lines(); ++line) judge_droppable(key, line, round);
+  }
 }
 
 std::optional<Aggregator::Stall> Aggregator::oldest_stall() const {

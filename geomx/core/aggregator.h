@@ -106,6 +106,13 @@ class Aggregator {
 
   State& state_of(uint32_t key);
   Part* part_of(const Frame& frame);
+  bool contributes(NodeId node) const {
+    const uint32_t contributor = side_.contributor_of(node);
+    return contributor < num_contributors_ && !observers_.contains(contributor);
+  }
+  uint32_t num_lines() const { return sync_.is_mixed ? std::max(num_contributors_, 1u) : 1; }
+  static std::unordered_map<uint32_t, uint32_t> read_last_rounds(const Frame& leave);
+  void judge_everything();
   uint32_t line_of(uint32_t contributor) const { return sync_.is_mixed ? contributor : 0; }
   MemberSet expected(uint32_t key, uint32_t line, uint32_t round) const;
   bool is_late(const Line& line, const Frame& frame) const { return line.is_closed || frame.round < line.open; }
@@ -132,6 +139,7 @@ class Aggregator {
   std::unordered_map<uint32_t, State> states_;
   std::vector<std::optional<std::unordered_map<uint32_t, uint32_t>>> last_rounds_;  // contributor -> key -> last round
   MemberSet left_;
+  bool told_all_left_ = false;
   OnClose on_close_;
   bool checks_contributors_ = true, waits_for_ends_ = true;
 };

@@ -131,8 +131,7 @@ void Client::take_value(Frame frame) {
   if (relay_ && frame.has(kForward)) relay_->pass_on(frame);
   Part& part = state_of(frame.key).parts[frame.part];
   const bool answers = part.sent > part.answered && frame.round == part.sent;
-  const bool is_old = frame.round < part.sent || (frame.round == part.answered && frame.round != 0);
-  if (is_old && !answers) return;  // a double, or an answer to a pull that has been overtaken
+  if (frame.round < part.answered) return;  // an answer to a pull that has been overtaken
   if (answers) {
     part.answered = part.sent;
     if (part.bypass) side_.reactor.cancel(part.bypass);

@@ -16,10 +16,13 @@ struct Side {
   Counters& counters;
   Tier tier;
   NodeId self;
-  uint32_t num_servers;
+  uint32_t num_servers, num_members;
   uint32_t contributor;                           // this node's bit in contributor sets
   std::function<void(const std::string&)> fail;   // ends the run with this sentence
 
+  // A server of the central party is a contributor to its own rounds: the one behind the members.
+  uint32_t contributor_of(NodeId node) const { return node.role == Role::member ? node.rank : num_members; }
+  NodeId node_of(uint32_t contributor) const { return contributor < num_members ? member(contributor) : self; }
   // Which server of this domain has a part. Placement is decided for the WAN's servers; a party's own server, where
   // there is only one, has all.
   uint32_t server_of(const Key& key, uint32_t part) const { return key.parts[part].server % num_servers; }

@@ -60,10 +60,11 @@ Status read_frame(Reader& in, const Message& message, size_t* next_attachment, F
 }  // namespace
 
 const char* name_of(FrameKind kind) {
-  static const char* const names[] = {"?", "ack", "join", "refuse", "roster", "ready", "settled", "heartbeat", "fail",
-                                      "bye", "declare", "spec", "spec_taken", "configure", "configured", "seal",
-                                      "sealed", "barrier", "barrier_done", "report", "push", "end", "value", "pull",
-                                      "init", "overlap", "leave", "leave_taken"};
+  static const char* const names[] = {
+      "?",       "ack",        "join",   "refuse",  "roster",       "settled", "ready",   "heartbeat", "fail", "bye",
+      "declare", "configure",  "seal",   "spec",    "configured",   "sealed",  "taken",   "barrier",   "barrier_done",
+      "report",  "waiting",    "push",   "end",     "value",        "pull",    "init",    "overlap",   "leave",
+      "leave_taken"};
   static_assert(sizeof(names) / sizeof(names[0]) == size_t(FrameKind::last) + 1);
   return kind <= FrameKind::last ? names[size_t(kind)] : "?";
 }

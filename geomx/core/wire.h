@@ -43,10 +43,18 @@ constexpr uint32_t kNobody = 0xffffffff;  // `from` before a rank was assigned
 
 enum class FrameKind : uint8_t {
   ack = 1,       // messages taken: their credit comes back
-  // membership
-  join, refuse, roster, ready, settled, heartbeat, fail, bye,
-  // directory
-  declare, spec, spec_taken, configure, configured, seal, sealed, barrier, barrier_done, report,
+  // membership, with the domain's scheduler
+  join,          // who I am; answered by roster or refuse
+  refuse,        // a sentence: the join, or a request, can't be granted
+  roster,        // everybody of the domain, and which of them is you
+  settled,       // a server tells its party's scheduler what the whole deployment agreed on
+  ready,         // the whole deployment is up, with what it agreed on
+  heartbeat, fail, bye,
+  // directory: requests go up to the first server of the WAN, notices come down from it to everybody
+  declare, configure, seal,                 // requests
+  spec, configured, sealed,                 // notices
+  taken,                                    // a server has the notice
+  barrier, barrier_done, report, waiting,   // waiting: whom a server waits for, in words
   // rounds
   push,          // a contribution, or several that were merged
   end,           // a sender's round of a shard is complete; body: which of its parts may be missing

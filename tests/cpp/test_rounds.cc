@@ -171,10 +171,10 @@ struct Shape {
 // One domain's end of one node.
 struct End {
   End(sim::World& world, sim::SimReactor& reactor, std::string name, Tier tier, NodeId self, uint32_t num_servers,
-      KeyTable& keys, std::vector<std::string>& failures)
+      uint32_t num_members, KeyTable& keys, std::vector<std::string>& failures)
       : transport(world, reactor, name),
         link(reactor, transport, tier, counters),
-        side{reactor, link, keys, policies, counters, tier, self, num_servers, self.rank,
+        side{reactor, link, keys, policies, counters, tier, self, num_servers, num_members, self.rank,
              [&failures](const std::string& why) { failures.push_back(why); }} {
     REQUIRE(transport.bind("", 0).ok());
     link.set_self(self);
@@ -315,7 +315,7 @@ class Cluster {
     gs->reactor = std::make_unique<sim::SimReactor>(world_);
     seal(gs->keys);
     gs->wan = std::make_unique<End>(world_, *gs->reactor, "gs" + std::to_string(rank), Tier::wan, server(rank),
-                                    shape_.servers, gs->keys, failures_);
+                                    shape_.servers, shape_.parties, gs->keys, failures_);
     set_policies(*gs->wan);
     gs->root = std::make_unique<Root>(gs->wan->side, [] {});
     gs->wan->aggregator = std::make_unique<Aggregator>(gs->wan->side, shape_.parties, MemberSet(), rank, SyncPolicy{}, *gs->root);
@@ -333,8 +333,8 @@ class Cluster {
     ls->reactor = std::make_unique<sim::SimReactor>(world_);
     seal(ls->keys);
     const std::string name = "ls" + std::to_string(rank);
-    ls->lan = std::make_unique<End>(world_, *ls->reactor, name + ".lan", Tier::lan, server(0), 1, ls->keys, failures_);
-    ls->wan = std::make_unique<End>(world_, *ls->reactor, name + ".wan", Tier::wan, member(rank), shape_.servers, ls->keys, failures_);
+    ls->lan = std::make_unique<End>(world_, *ls->reactor, name + ".lan", Tier::lan, server(0), 1, num_workers, ls->keys, failures_);
+    ls->wan = std::make_unique<End>(world_, *ls->reactor, name + ".wan", Tier::wan, member(rank), shape_.servers, shape_.parties, ls->keys, failures_);
     set_policies(*ls->lan);
     set_policies(*ls->wan);
     ls->wan->client = std::make_unique<Client>(ls->wan->side);
@@ -349,16 +349,16 @@ class Cluster {
     ls->uplink->serve(ls->lan->aggregator.get());
     set_mutations(*ls->lan);
     set_mutations(*ls->wan);
-    for (uint32_t w = 0; w < num_workers; ++w) make_worker(*ls, name, w);
+    for (uint32_t w = 0; w < num_workers; ++w) make_worker(*ls, name, w, num_workers);
     parties_.push_back(std::move(ls));
   }
 
-  void make_worker(LocalServer& ls, const std::string& party, uint32_t rank) {
+  void make_worker(LocalServer& ls, const std::string& party, uint32_t rank, uint32_t num_workers) {
     auto worker = std::make_unique<Worker>();
     worker->reactor = std::make_unique<sim::SimReactor>(world_);
     seal(worker->keys);
     const std::string name = party + ".w" + std::to_string(rank);
-    worker->lan = std::make_unique<End>(world_, *worker->reactor, name, Tier::lan, member(rank), 1, worker->keys, failures_);
+    worker->lan = std::make_unique<End>(world_, *worker->reactor, name, Tier::lan, member(rank), 1, num_workers, worker->keys, failures_);
     set_policies(*worker->lan);
     worker->lan->client = std::make_unique<Client>(worker->lan->side);
     set_mutations(*worker->lan);
