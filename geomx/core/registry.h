@@ -1,0 +1,68 @@
+// A domain's scheduler: lets nodes in, gives them ranks, compares what they set explicitly, watches that they live and
+// tells everybody when one doesn't. Carries no values.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "link.h"
+#include "roster.h"
+
+namespace geomx {
+
+struct RegistryOptions {
+  Tier tier = Tier::lan;
+  std::string domain;          // "party A", "the WAN", for messages
+  std::string member_role;     // "worker" or "local server"
+  uint32_t num_servers = 0, num_members = 0;  // 0: whatever the nodes say
+  uint64_t join_us = 0, death_us = 0;
+  Settings settings;           // set explicitly on the scheduler itself
+};
+
+class Registry {
+ public:
+  Registry(Reactor& reactor, Link& link, RegistryOptions options, std::function<void(int, const std::string&)> log);
+
+  void start();
+  void take(NodeId from, PeerId peer, const Frame& frame);
+  void fail(const std::string& message);
+  // All nodes have said good-bye, or the run has failed.
+  void on_done(std::function<void(const Status&)> done) { done_ = std::move(done); }
+
+ private:
+  struct Node {
+    JoinRequest request;
+    PeerId peer = 0;
+    NodeId id;
+    std::string name;
+    uint64_t last_heard_us = 0;
+    bool has_left = false;
+  };
+  void take_join(PeerId peer, const Frame& frame);
+  Status adopt_counts(const JoinRequest& request, const std::string& who);
+  std::optional<std::string> reason_to_refuse(const JoinRequest& request) const;
+  uint32_t count(Role role) const;
+  bool is_complete() const;
+  void complete();
+  Status give_ranks(Role role);
+  Status unite_settings(Settings* all) const;
+  Roster make_roster(const Settings& settings) const;
+  void broadcast(const Frame& frame);
+  void refuse_all(const std::string& why);
+  void call_roll(bool is_last);
+  std::string missing_text() const;
+  void watch();
+  std::string describe(const JoinRequest& request) const;
+  Node* find(PeerId peer);
+
+  Reactor& reactor_;
+  Link& link_;
+  RegistryOptions options_;
+  std::function<void(int, const std::string&)> log_;
+  std::function<void(const Status&)> done_;
+  std::vector<Node> nodes_;
+  bool is_ready_ = false, is_over_ = false;
+};
+
+}  // namespace geomx
