@@ -26,12 +26,6 @@ std::string numeric_of(const sockaddr* address, socklen_t length) {
   return text;
 }
 
-// An IPv4 address that an IPv6 socket saw.
-std::string unmapped(const std::string& numeric) {
-  const std::string prefix = "::ffff:";
-  return numeric.compare(0, prefix.size(), prefix) == 0 ? numeric.substr(prefix.size()) : numeric;
-}
-
 // Inodes of the sockets that listen on the port, from /proc/net/tcp or tcp6.
 void add_listeners(const char* table, uint16_t port, std::set<std::string>* inodes) {
   std::ifstream file(table);
@@ -122,6 +116,11 @@ Status check_route(const std::string& numeric, uint16_t port) {
   close(fd);
   if (has_route || (error != ENETUNREACH && error != EHOSTUNREACH)) return {};
   return Status::error("no route to " + numeric + " from this machine: " + std::strerror(error));
+}
+
+std::string unmapped(const std::string& numeric) {
+  const std::string prefix = "::ffff:";
+  return numeric.compare(0, prefix.size(), prefix) == 0 ? numeric.substr(prefix.size()) : numeric;
 }
 
 bool is_this_host(const std::string& seen) {

@@ -19,6 +19,8 @@ std::string to_address(const std::string& host, uint16_t port);
 Status resolve(const std::string& host, bool is_bound, std::string* numeric);
 // Whether packets could leave for it at all: a machine without a network says so before anybody waits.
 Status check_route(const std::string& numeric, uint16_t port);
+// An IPv4 address as such, when an IPv6 socket saw it.
+std::string unmapped(const std::string& numeric);
 // Loopback, or an address of one of this machine's interfaces.
 bool is_this_host(const std::string& numeric);
 // " by process 1234 (python)" for who listens on the port, where that can be seen; else "".
