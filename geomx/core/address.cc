@@ -155,4 +155,25 @@ std::string port_owner(uint16_t port) {
   return "";
 }
 
+Status route_to(const std::string& host, uint16_t port, std::string* own) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) return Status::error("unknown host " + host + ": " + gai_strerror(error));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage local{};
+    socklen_t length = sizeof(local);
+    const bool is_there = fd >= 0 && ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&  // sends nothing: only a route
+                          getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length) == 0;
+    if (fd >= 0) ::close(fd);
+    if (!is_there) continue;
+    *own = numeric_of(reinterpret_cast<sockaddr*>(&local), length);
+    return {};
+  }
+  return Status::error("no route to " + host + ": " + std::strerror(errno));
+}
+
 }  // namespace geomx

@@ -21,6 +21,8 @@ Status resolve(const std::string& host, bool is_bound, std::string* numeric);
 Status check_route(const std::string& numeric, uint16_t port);
 // An IPv4 address as such, when an IPv6 socket saw it.
 std::string unmapped(const std::string& numeric);
+// This machine's own address on the way to host:port: by which others over there reach it.
+Status route_to(const std::string& host, uint16_t port, std::string* own);
 // Loopback, or an address of one of this machine's interfaces.
 bool is_this_host(const std::string& numeric);
 // " by process 1234 (python)" for who listens on the port, where that can be seen; else "".

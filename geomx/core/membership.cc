@@ -10,7 +10,7 @@ Membership::Membership(Reactor& reactor, Link& link, Transport& transport, std::
 
 void Membership::join(const JoinRequest& request) {
   if (Status status = transport_.connect(scheduler_address_, &scheduler_); !status.ok())
-    return events_.on_failed("can't reach the scheduler of " + domain_ + ": " + status.message());
+    return events_.on_failed(Fault::refused, "can't reach the scheduler of " + domain_ + ": " + status.message());
   link_.set_peer(geomx::scheduler(), scheduler_);
   Frame frame(FrameKind::join);
   frame.body = request.finish();
@@ -19,7 +19,7 @@ void Membership::join(const JoinRequest& request) {
   reactor_.after(join_us_ + 2'000'000, [this] {
     if (is_joined_ || is_over_) return;
     is_over_ = true;
-    events_.on_failed("the scheduler of " + domain_ + " at " + scheduler_address_ + " did not answer for " +
+    events_.on_failed(Fault::timeout, "the scheduler of " + domain_ + " at " + scheduler_address_ + " did not answer for " +
                       std::to_string((join_us_ + 2'000'000) / 1'000'000) + " s; is it running, and is the address right?");
   });
 }
@@ -36,7 +36,8 @@ void Membership::take(PeerId peer, const Frame& frame) {
     }
     case FrameKind::refuse: case FrameKind::fail:
       is_over_ = true;
-      return events_.on_failed(Reader(frame.body).text());
+      return events_.on_failed(frame.kind == FrameKind::fail ? Fault::failed : frame.key ? Fault::timeout : Fault::refused,
+                               Reader(frame.body).text());
     case FrameKind::bye:
       is_over_ = true;
       if (gone_) gone_();
@@ -57,7 +58,7 @@ void Membership::take_roster(const Frame& frame) {
       if (entry.id.role == Role::member && !connects_members_) continue;
       PeerId peer;
       if (Status status = transport_.connect(entry.address, &peer); !status.ok())
-        return events_.on_failed("can't reach " + entry.name + ": " + status.message());
+        return events_.on_failed(Fault::refused, "can't reach " + entry.name + ": " + status.message());
       link_.set_peer(entry.id, peer);
       link_.send(entry.id, Frame(FrameKind::heartbeat));  // so that it learns which connection is ours
     }
@@ -90,7 +91,7 @@ void Membership::beat() {
   if (is_over_) return;
   if (reactor_.now_us() - last_heard_us_ > death_us_) {
     is_over_ = true;
-    return events_.on_failed("the scheduler of " + domain_ + " at " + scheduler_address_ + " was not heard of for " +
+    return events_.on_failed(Fault::failed, "the scheduler of " + domain_ + " at " + scheduler_address_ + " was not heard of for " +
                              std::to_string(death_us_ / 1'000'000) + " s; its own log says more");
   }
   link_.send(geomx::scheduler(), Frame(FrameKind::heartbeat));

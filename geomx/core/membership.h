@@ -8,12 +8,15 @@
 
 namespace geomx {
 
+// Why a node is not in, or not any more.
+enum class Fault { refused, timeout, failed };
+
 class Membership {
  public:
   struct Events {
     std::function<void(const Roster&)> on_roster;     // we are in; everybody of the domain is known
     std::function<void(const Agreement&)> on_ready;   // the whole deployment is up
-    std::function<void(const std::string&)> on_failed;
+    std::function<void(Fault, const std::string&)> on_failed;
   };
   Membership(Reactor& reactor, Link& link, Transport& transport, std::string scheduler_address, std::string domain,
              uint64_t join_us, uint64_t death_us, Events events);

@@ -23,9 +23,13 @@ std::string host_name() {
 
 Node::Node(Reactor& reactor, TransportMaker make_transport, NodeOptions options, Hooks hooks)
     : reactor_(reactor), make_transport_(std::move(make_transport)), options_(std::move(options)), hooks_(std::move(hooks)) {
+  name_ = title() + (options_.party.empty() ? "" : " of party " + options_.party);
+}
+
+std::string Node::title() const {
+  if (options_.is_master) return "master worker";
   const char* const roles[] = {"scheduler", "local server", "global server", "worker"};
-  name_ = std::string(options_.is_master ? "master worker" : roles[int(options_.role)]) +
-          (options_.party.empty() ? "" : " of party " + options_.party);
+  return options_.role == NodeRole::scheduler && !options_.lan.is_given ? "global scheduler" : roles[int(options_.role)];
 }
 
 Node::~Node() { close(); }
@@ -72,12 +76,11 @@ Status Node::listen(End& end, const DomainOptions& options) {
 
 void Node::start_scheduler(Tier tier, const DomainOptions& options) {
   End& end = open(tier, options);
-  if (Status status = listen(end, options); !status.ok()) return fail_here(status.message());
+  if (Status status = listen(end, options); !status.ok()) return refuse_here(status.message());
   end.link->set_self(geomx::scheduler());
   RegistryOptions registry;
   registry.tier = tier;
   registry.domain = domain_name(tier);
-  registry.member_role = tier == Tier::lan || options_.settings.count("topology.flat") ? "worker" : "local server";
   registry.num_servers = options.num_servers;
   registry.num_members = options.num_members;
   registry.join_us = options_.join_us;
@@ -97,13 +100,16 @@ void Node::start_scheduler(Tier tier, const DomainOptions& options) {
 void Node::join(Tier tier) {
   const DomainOptions& options = tier == Tier::lan ? options_.lan : options_.wan;
   End& end = open(tier, options);
-  if (Status status = listen(end, options); !status.ok()) return fail_here(status.message());
+  if (Status status = listen(end, options); !status.ok()) return refuse_here(status.message());
   Membership::Events events;
   events.on_roster = [this, tier](const Roster& roster) { on_roster(tier, roster); };
   events.on_ready = [this](const Agreement& agreement) {
     if (!is_ready_ && options_.role == NodeRole::worker) on_ready(agreement);
   };
-  events.on_failed = [this](const std::string& why) { fail(why); };
+  events.on_failed = [this](Fault fault, const std::string& why) {
+    fault_ = fault;
+    fail(why);
+  };
   end.membership = std::make_unique<Membership>(reactor_, *end.link, *end.transport,
                                                 to_address(options.scheduler_host, options.scheduler_port),
                                                 domain_name(tier), options_.join_us, options_.death_us, std::move(events));
@@ -115,6 +121,7 @@ JoinRequest Node::request(Tier tier) const {
   JoinRequest request;
   const bool serves = tier == Tier::lan ? options_.role != NodeRole::worker : options_.role == NodeRole::global_server;
   request.role = serves ? Role::server : Role::member;
+  request.title = title();
   request.party = party();
   request.wanted_rank = options_.role == NodeRole::local_server ? (tier == Tier::wan ? options_.party_rank : 0) : options_.rank;
   request.host = host_name();
@@ -210,6 +217,11 @@ void Node::fail_here(const std::string& message) {
     for (const TicketPtr& ticket : tickets) ticket->fail(message);
   if (!is_ready_) hooks_.on_ready(Status::error(message));
   hooks_.on_done(Status::error(message));
+}
+
+void Node::refuse_here(const std::string& message) {
+  fault_ = Fault::refused;
+  fail(name_ + ": " + message);
 }
 
 void Node::close() {

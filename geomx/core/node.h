@@ -82,6 +82,7 @@ class Node {
   // Whom the servers last said they wait for; empty if that is long ago.
   std::string waited_for() const;
   const std::string& failure() const { return failure_; }
+  Fault fault() const { return fault_; }
 
  private:
   // This node's end of one domain.
@@ -102,6 +103,7 @@ class Node {
   void start_scheduler(Tier tier, const DomainOptions& options);
   void join(Tier tier);
   JoinRequest request(Tier tier) const;
+  std::string title() const;
   std::string domain_name(Tier tier) const;
   void on_roster(Tier tier, const Roster& roster);
   void on_ready(const Agreement& agreement);
@@ -123,6 +125,7 @@ class Node {
   std::string names(const End& end, const MemberSet& contributors) const;
   void end_if_over();
   void fail_here(const std::string& message);
+  void refuse_here(const std::string& message);
   MemberSet observers(const Roster& roster) const;
   End& first_end();
   const End* end_of(Tier tier) const { return ends_[size_t(tier)].get(); }
@@ -149,6 +152,7 @@ class Node {
   bool is_ready_ = false, is_sealed_ = false, is_over_ = false, is_leaving_ = false, wan_is_left_ = false;
   int byes_owed_ = 0;
   std::string failure_, waited_for_;
+  Fault fault_ = Fault::failed;
   uint64_t waited_for_us_ = 0;
   TicketPtr leaving_;
 };

@@ -170,10 +170,11 @@ void Node::on_spec(KeySpec spec) {
 void Node::on_sealed() {
   if (is_sealed_) return;
   is_sealed_ = true;
-  if (root_ && !optimizer_.empty() && hooks_.make_updater) {
+  if (root_) {
     std::unique_ptr<Updater> updater;
-    if (Status status = hooks_.make_updater(optimizer_, &updater); !status.ok()) return fail(name_ + ": " + status.message());
-    root_->set_updater(std::move(updater));
+    if (!optimizer_.empty() && hooks_.make_updater)
+      if (Status status = hooks_.make_updater(optimizer_, &updater); !status.ok()) return fail(name_ + ": " + status.message());
+    root_->seal(std::move(updater));
   }
   keys_.for_each([&](Key& key) {
     if (Status status = choose_codecs(key); !status.ok()) fail(name_ + ": " + status.message());

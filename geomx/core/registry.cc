@@ -76,7 +76,7 @@ void Registry::take_join(PeerId peer, const Frame& frame) {
 
 std::optional<std::string> Registry::reason_to_refuse(const JoinRequest& request) const {
   const uint32_t limit = request.role == Role::server ? options_.num_servers : options_.num_members;
-  const std::string role = request.role == Role::server ? "servers" : options_.member_role + "s";
+  const std::string role = title_of(request.role) + "s";
   if (is_ready_ || (limit != 0 && count(request.role) >= limit))
     return options_.domain + " is complete: " + std::to_string(count(request.role)) + " " + role +
            " have joined; is an older process of this job still running, or a count too small?";
@@ -97,8 +97,8 @@ Status Registry::adopt_counts(const JoinRequest& request, const std::string& who
     *ours = theirs;
     return {};
   };
-  if (Status status = compare(&options_.num_servers, request.num_servers, "servers"); !status.ok()) return status;
-  return compare(&options_.num_members, request.num_members, options_.member_role + "s");
+  if (Status status = compare(&options_.num_servers, request.num_servers, title_of(Role::server) + "s"); !status.ok()) return status;
+  return compare(&options_.num_members, request.num_members, title_of(Role::member) + "s");
 }
 
 uint32_t Registry::count(Role role) const {
@@ -133,12 +133,10 @@ Status Registry::give_ranks(Role role) {
       while (taken.count(next)) ++next;
     const uint32_t rank = node->request.wanted_rank < 0 ? next++ : uint32_t(node->request.wanted_rank);
     node->id = NodeId{role, rank};
-    const std::string role_text = role == Role::member ? options_.member_role : role_name(options_.tier, role);
-    const bool is_one = options_.tier == Tier::wan && role == Role::member && options_.member_role == "local server";
-    node->name = is_one ? "the local server of party " + node->request.party
-                        : role_text + " " + std::to_string(rank) +
-                              (node->request.party.empty() ? "" : " of party " + node->request.party);
-    if (node->request.is_observer) node->name = "the master worker";
+    const std::string& title = node->request.title;
+    const bool is_numbered = title == "worker" || title == "global server";
+    node->name = title + (is_numbered ? " " + std::to_string(rank) : "") +
+                 (node->request.party.empty() || title == "global server" ? "" : " of party " + node->request.party);
   }
   return {};
 }
@@ -169,7 +167,7 @@ void Registry::complete() {
     link_.send(node.id, std::move(frame));
   }
   log_(kInfo, options_.domain + " is complete: " + std::to_string(options_.num_servers) + " servers, " +
-                  std::to_string(options_.num_members) + " " + options_.member_role + "s");
+                  std::to_string(options_.num_members) + " " + title_of(Role::member) + "s");
   watch();
 }
 
@@ -198,10 +196,11 @@ void Registry::broadcast(const Frame& frame) {
     if (!node.has_left) link_.send_to_peer(node.peer, frame);
 }
 
-void Registry::refuse_all(const std::string& why) {
+void Registry::refuse_all(const std::string& why, bool is_timeout) {
   if (is_over_) return;
   is_over_ = true;
   Frame frame(FrameKind::refuse);
+  frame.key = is_timeout;
   frame.body = Writer().text(why).finish();
   broadcast(frame);
   log_(kError, why);
@@ -224,8 +223,8 @@ std::string Registry::missing_text() const {
     if (here >= wanted) return "";
     return std::to_string(wanted - here) + " of " + std::to_string(wanted) + " " + name + "s";
   };
-  const std::string servers = lack(Role::server, options_.num_servers, role_name(options_.tier, Role::server));
-  const std::string members = lack(Role::member, options_.num_members, options_.member_role);
+  const std::string servers = lack(Role::server, options_.num_servers, title_of(Role::server));
+  const std::string members = lack(Role::member, options_.num_members, title_of(Role::member));
   return servers + (servers.empty() || members.empty() ? "" : " and ") + members;
 }
 
@@ -236,7 +235,7 @@ void Registry::call_roll(bool is_last) {
   for (const Node& node : nodes_) here += (here.empty() ? "" : ", ") + describe(node.request);
   const std::string roll = options_.domain + " still lacks " + missing_text() + "; here: " + (here.empty() ? "nobody" : here);
   if (is_last) return refuse_all(options_.domain + " was not complete after " + seconds_text(options_.join_us) +
-                                 ": it lacks " + missing_text() + "; here: " + (here.empty() ? "nobody" : here));
+                                 ": it lacks " + missing_text() + "; here: " + (here.empty() ? "nobody" : here), true);
   log_(kWarning, roll);
   reactor_.after(kRollCallUs, [this] { call_roll(false); });
 }
@@ -251,9 +250,16 @@ void Registry::watch() {
   reactor_.after(options_.death_us / 8, [this] { watch(); });
 }
 
+// As the nodes call themselves, else what one would expect of the tier.
+std::string Registry::title_of(Role role) const {
+  for (const Node& node : nodes_)
+    if (node.request.role == role && node.request.title != "master worker") return node.request.title;
+  const bool is_wan = options_.tier == Tier::wan;
+  return role == Role::server ? (is_wan ? "global server" : "server") : (is_wan ? "local server" : "worker");
+}
+
 std::string Registry::describe(const JoinRequest& request) const {
-  const std::string role = request.role == Role::member ? options_.member_role : role_name(options_.tier, request.role);
-  return "a " + role + (request.party.empty() || options_.tier == Tier::lan ? "" : " of party " + request.party) + " (pid " +
+  return "a " + request.title + (request.party.empty() ? "" : " of party " + request.party) + " (pid " +
          std::to_string(request.pid) + " on " + request.host + ")";
 }
 

@@ -14,7 +14,6 @@ namespace geomx {
 struct RegistryOptions {
   Tier tier = Tier::lan;
   std::string domain;          // "party A", "the WAN", for messages
-  std::string member_role;     // "worker" or "local server"
   uint32_t num_servers = 0, num_members = 0;  // 0: whatever the nodes say
   uint64_t join_us = 0, death_us = 0;
   Settings settings;           // set explicitly on the scheduler itself
@@ -49,8 +48,9 @@ class Registry {
   Status unite_settings(Settings* all) const;
   Roster make_roster(const Settings& settings) const;
   void broadcast(const Frame& frame);
-  void refuse_all(const std::string& why);
+  void refuse_all(const std::string& why, bool is_timeout = false);
   void call_roll(bool is_last);
+  std::string title_of(Role role) const;
   std::string missing_text() const;
   void watch();
   std::string describe(const JoinRequest& request) const;

@@ -7,6 +7,12 @@
 
 namespace geomx {
 
+void Root::seal(std::unique_ptr<Updater> updater) {
+  updater_ = std::move(updater);
+  keeps_weights_ = updater_ != nullptr;
+  if (!keeps_weights_) weights_.clear();
+}
+
 void Root::offer(uint32_t index, uint32_t part, uint32_t line, uint32_t round, Bytes sum, const MemberSet&, int) {
   if (!updater_) return aggregator_->finish(index, part, line, std::move(sum));
   const Key& key = *side_.keys.find(index);
@@ -35,7 +41,7 @@ void Root::initial(uint32_t index, uint32_t part, Bytes raw) {
     ++side_.counters.of(side_.tier).refused_frames;
     return;
   }
-  weights_[{index, part}] = from_raw(key.spec.dtype, raw);
+  if (keeps_weights_) weights_[{index, part}] = from_raw(key.spec.dtype, raw);
   aggregator_->set_value(index, part, 0, std::move(raw));
 }
 

@@ -9,8 +9,8 @@ class Root : public Upstream {
  public:
   Root(Side& side, std::function<void()> on_all_left) : side_(side), on_all_left_(std::move(on_all_left)) {}
   void serve(Aggregator* aggregator) { aggregator_ = aggregator; }
-  void set_updater(std::unique_ptr<Updater> updater) { updater_ = std::move(updater); }
-  bool has_updater() const { return updater_ != nullptr; }
+  // Configuring is over: null means that values are sums, and no weights are kept.
+  void seal(std::unique_ptr<Updater> updater);
 
   void offer(uint32_t key, uint32_t part, uint32_t line, uint32_t round, Bytes sum, const MemberSet& in,
              int priority) override;
@@ -23,6 +23,7 @@ class Root : public Upstream {
   Aggregator* aggregator_ = nullptr;
   std::unique_ptr<Updater> updater_;
   std::function<void()> on_all_left_;
+  bool keeps_weights_ = true;
   std::map<std::pair<uint32_t, uint32_t>, Bytes> weights_;  // (key, part) -> values in sum_type
 };
 

@@ -59,7 +59,7 @@ Status unite(Settings* all, const Settings& more) {
 
 Bytes JoinRequest::finish() const {
   Writer out;
-  out.u8(uint8_t(role)).u32(uint32_t(wanted_rank)).text(party).text(host).text(address);
+  out.u8(uint8_t(role)).u32(uint32_t(wanted_rank)).text(title).text(party).text(host).text(address);
   out.varint(pid).varint(num_servers).varint(num_members).u8(is_observer).u8(has_master).varint(num_workers);
   write_settings(out, settings);
   return out.finish();
@@ -70,6 +70,7 @@ bool JoinRequest::read(const Bytes& body, JoinRequest* out) {
   const uint8_t role = in.u8();
   out->role = Role(role);
   out->wanted_rank = int32_t(in.u32());
+  out->title = in.text();
   out->party = in.text();
   out->host = in.text();
   out->address = in.text();
@@ -130,12 +131,6 @@ bool Agreement::read(const Bytes& body, Agreement* out) {
   out->num_global_servers = in.varint32();
   out->has_master = in.u8();
   return in.done();
-}
-
-std::string role_name(Tier tier, Role role) {
-  if (role == Role::scheduler) return tier == Tier::wan ? "global scheduler" : "scheduler";
-  if (role == Role::server) return tier == Tier::wan ? "global server" : "server";
-  return tier == Tier::wan ? "local server" : "worker";
 }
 
 }  // namespace geomx

@@ -23,6 +23,7 @@ Status unite(Settings* all, const Settings& more);
 struct JoinRequest {
   Role role = Role::member;
   int32_t wanted_rank = -1;
+  std::string title;           // "worker", "local server", "global server", "master worker"
   std::string party;
   std::string host, address;   // where others reach it
   uint32_t pid = 0;
@@ -64,7 +65,5 @@ struct Agreement {
   Bytes finish() const;
   static bool read(const Bytes& body, Agreement* out);
 };
-
-std::string role_name(Tier tier, Role role);  // "worker", "local server", ...
 
 }  // namespace geomx

@@ -17,4 +17,8 @@ class Updater {
   virtual Status step(const PartView& view, uint32_t pusher, const void* sum, void* weights) = 0;
 };
 
+// sgd, adam, dcasgd with MXNet's parameters (learning_rate, wd, rescale_grad, clip_gradient, momentum, beta1, beta2,
+// epsilon, lamda). Null `out` without an error: another name, which somebody else must know.
+Status make_core_updater(const std::string& name, const Params& params, std::unique_ptr<Updater>* out);
+
 }  // namespace geomx

@@ -1,0 +1,674 @@
+// The Python module geomx._core: see geomx/_core.pyi for what each call means. Only translates: arguments in, sentences
+// out as exceptions, the GIL released around whatever waits and taken where the node asks Python something.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "core/handle.h"
+#include "core/identity_codec.h"
+#include "core/python_codec.h"
+#include "core/reduce.h"
+#include "core/sums.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace geomx {
+namespace {
+
+nb::object error_type, refused_type, timeout_type;
+
+[[noreturn]] void raise(const Handle::Result& result) {
+  const nb::object& type = result.fault == Fault::refused ? refused_type
+                           : result.fault == Fault::timeout ? timeout_type : error_type;
+  PyErr_SetString(type.ptr(), result.message.c_str());
+  throw nb::python_error();
+}
+
+void check(const Handle::Result& result) {
+  if (!result.ok) raise(result);
+}
+
+[[noreturn]] void refuse(const std::string& why) { raise({false, Fault::refused, why}); }
+
+// Ctrl-C must end a call that waits.
+void look_at_signals() {
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+// A Python function's own exception, as a sentence.
+template <typename Call>
+Status guarded(const std::string& who, Call call) {
+  const nb::gil_scoped_acquire gil;
+  try {
+    call();
+    return {};
+  } catch (nb::python_error& e) {
+    return Status::error(who + ": " + nb::cast<std::string>(nb::str(e.type().attr("__name__"))) + ": " +
+                         nb::cast<std::string>(nb::str(e.value())));
+  } catch (const std::exception& e) {
+    return Status::error(who + ": " + e.what());
+  }
+}
+
+// --- arrays -----------------------------------------------------------------------------------------------------------
+
+DType dtype_named(const std::string& name) {
+  DType dtype;
+  if (!parse_dtype(name, &dtype)) refuse("dtype " + name + " is not one of float32, float16, bfloat16, float64, int32, int64, uint8");
+  return dtype;
+}
+
+// A numpy array in place; anything else that has no C-contiguous memory is refused with a sentence.
+Tensor tensor_of(const std::string& name, nb::handle array, int priority, bool is_written) {
+  Tensor tensor;
+  tensor.name = name;
+  tensor.priority = priority;
+  Py_buffer view;
+  if (PyObject_GetBuffer(array.ptr(), &view, is_written ? PyBUF_CONTIG | PyBUF_FORMAT : PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    nb::object as_bits;  // bfloat16 has no buffer format of its own
+    try {
+      as_bits = array.attr("view")("uint16");
+    } catch (nb::python_error&) {
+      refuse("key \"" + name + "\": a C-contiguous " + (is_written ? "writable " : "") + "array is needed");
+    }
+    tensor = tensor_of(name, as_bits, priority, is_written);
+    tensor.dtype = dtype_named(nb::cast<std::string>(nb::str(array.attr("dtype").attr("name"))));
+    return tensor;
+  }
+  tensor.data = view.buf;
+  tensor.shape.assign(view.shape, view.shape + view.ndim);
+  const std::string format = view.format ? view.format : "B";
+  const Py_ssize_t size = view.itemsize;
+  PyBuffer_Release(&view);  // whoever called keeps the array alive until the ticket is done
+  const char kind = format.back();
+  if (kind == 'f') tensor.dtype = DType::f32;
+  else if (kind == 'e') tensor.dtype = DType::f16;
+  else if (kind == 'd') tensor.dtype = DType::f64;
+  else if (kind == 'B') tensor.dtype = DType::u8;
+  else if ((kind == 'i' || kind == 'l' || kind == 'q') && size == 4) tensor.dtype = DType::i32;
+  else if ((kind == 'l' || kind == 'q') && size == 8) tensor.dtype = DType::i64;
+  else if (kind == 'H') tensor.dtype = DType::bf16;
+  else refuse("key \"" + name + "\": dtype " + nb::cast<std::string>(nb::str(array.attr("dtype"))) +
+              " is not one of float32, float16, bfloat16, float64, int32, int64, uint8");
+  return tensor;
+}
+
+std::vector<Tensor> tensors_of(const std::vector<std::string>& names, nb::sequence arrays, const std::vector<int>& priorities,
+                               bool is_written) {
+  if (nb::len(arrays) != names.size() || (!priorities.empty() && priorities.size() != names.size()))
+    refuse(std::to_string(names.size()) + " names but " + std::to_string(nb::len(arrays)) + " arrays and " +
+           std::to_string(priorities.size()) + " priorities");
+  std::vector<Tensor> out;
+  out.reserve(names.size());
+  size_t i = 0;
+  for (nb::handle array : arrays) {
+    out.push_back(tensor_of(names[i], array, priorities.empty() ? 0 : priorities[i], is_written));
+    ++i;
+  }
+  return out;
+}
+
+std::string call_text(const std::string& call, const std::vector<std::string>& names) {
+  if (names.size() == 1) return call + " of key \"" + names[0] + "\"";
+  return call + " of " + std::to_string(names.size()) + " keys" + (names.empty() ? "" : " from \"" + names[0] + "\"");
+}
+
+// --- values from Python -------------------------------------------------------------------------------------------------
+
+Params params_of(nb::handle mapping) {
+  Params params;
+  for (auto [key, value] : nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(mapping))) {
+    const std::string name = nb::cast<std::string>(key);
+    if (nb::isinstance<nb::bool_>(value)) params[name] = int64_t(nb::cast<bool>(value));
+    else if (nb::isinstance<nb::int_>(value)) params[name] = nb::cast<int64_t>(value);
+    else if (nb::isinstance<nb::float_>(value)) params[name] = nb::cast<double>(value);
+    else params[name] = nb::cast<std::string>(nb::str(value));
+  }
+  return params;
+}
+
+nb::object from_json(const std::string& text) {
+  try {
+    return nb::module_::import_("json").attr("loads")(text);
+  } catch (nb::python_error&) {
+    return nb::str(text.c_str());  // a word stands for itself
+  }
+}
+
+std::string dtype_word(DType dtype) { return name_of(dtype); }
+std::string tier_word(Tier tier) { return tier == Tier::wan ? "wan" : "lan"; }
+std::string direction_word(Direction direction) { return direction == Direction::up ? "up" : "down"; }
+
+struct PyDomain {
+  DomainOptions options;
+};
+struct PyTicket {
+  TicketPtr ticket;
+  Handle* handle;
+  nb::object owner, arrays;  // keep the node and the memory
+  void wait(double timeout_s) {
+    Handle::Result result;
+    {
+      const nb::gil_scoped_release nogil;
+      result = handle->wait(ticket, timeout_s, look_at_signals);
+    }
+    check(result);
+    arrays = nb::none();
+  }
+};
+
+// An optimizer that Python knows how to step.
+class PythonUpdater : public Updater {
+ public:
+  explicit PythonUpdater(nb::object update) : update_(std::move(update)) {}
+  ~PythonUpdater() override {
+    const nb::gil_scoped_acquire gil;
+    update_.reset();
+  }
+  Status step(const PartView& view, uint32_t, const void* sum, void* weights) override {
+    return guarded("the optimizer", [&] {
+      const size_t shape[1] = {size_t(view.length)};
+      const nb::dlpack::dtype type = view.dtype == DType::f64 ? nb::dtype<double>() : nb::dtype<float>();
+      nb::ndarray<nb::numpy> gradient(const_cast<void*>(sum), 1, shape, nb::none(), nullptr, type);
+      nb::ndarray<nb::numpy> weight(weights, 1, shape, nb::none(), nullptr, type);
+      update_(nb::int_(view.key), nb::int_(view.offset), gradient, weight);
+    });
+  }
+
+ private:
+  nb::object update_;
+};
+
+// The node's hooks hold Python functions, and those often hold the node: the garbage collector sees the ring.
+class PyNode {
+ public:
+  PyNode(NodeOptions options, ZmqOptions transport, double join_s, double wait_s)
+      : handle_(std::make_unique<Handle>(std::move(options), std::move(transport), join_s, wait_s)) {
+    install_hooks();
+    handle_->make_node();
+  }
+  ~PyNode() { close(); }
+
+  void set_hook(const std::string& name, nb::object function) { hooks_[name] = std::move(function); }
+
+  void load_plugin(const std::string& path) {
+    if (Status status = handle_->codecs().load(path); !status.ok()) refuse(status.message());
+  }
+  void add_codec(const std::string& name, nb::object make) {
+    Status status = handle_->codecs().add(name, [make](const Params& params, std::unique_ptr<Codec>* out) {
+      return make_python_codec(make, params, out);
+    });
+    if (!status.ok()) refuse(status.message());
+  }
+
+  std::map<std::string, std::string> start() {
+    run([this] { return handle_->start(look_at_signals); });
+    std::map<std::string, std::string> settings;
+    handle_->ask<int>([&](Node& node) {
+      for (const auto& [name, setting] : node.agreement().settings) settings[name] = setting.value;
+      return 0;
+    });
+    return settings;
+  }
+  void serve() { run([this] { return handle_->serve(look_at_signals); }); }
+
+  void configure(const std::string& what, const std::string& value, double timeout_s) {
+    call("configure(" + what + ")", timeout_s, [what, value](Node& node, const TicketPtr& ticket) { node.configure(what, value, ticket); }, true);
+  }
+  void barrier(bool world, double timeout_s) {
+    call(world ? "barrier(world)" : "barrier", timeout_s, [world](Node& node, const TicketPtr& ticket) { node.barrier(world, ticket); });
+  }
+  void leave(double timeout_s) {
+    call("leave", timeout_s, [](Node& node, const TicketPtr& ticket) { node.leave(ticket); });
+  }
+  void init(const std::vector<std::string>& names, nb::sequence arrays, double timeout_s) {
+    auto tensors = tensors_of(names, arrays, {}, false);
+    call(call_text("init", names), timeout_s,
+         [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) { node.worker()->init(tensors, ticket); });
+  }
+
+  PyTicket push(nb::object self, const std::vector<std::string>& names, nb::sequence arrays, const std::vector<int>& priorities) {
+    auto tensors = tensors_of(names, arrays, priorities, false);
+    return submit(self, call_text("push", names), arrays, [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) {
+      node.worker()->push(tensors, ticket);
+    });
+  }
+  PyTicket pull(nb::object self, const std::vector<std::string>& names, nb::sequence outs, const std::vector<int>& priorities) {
+    auto tensors = tensors_of(names, outs, priorities, true);
+    return submit(self, call_text("pull", names), outs, [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) {
+      node.worker()->pull(tensors, ticket);
+    });
+  }
+  PyTicket push_pull(nb::object self, const std::vector<std::string>& names, nb::sequence arrays, nb::sequence outs,
+                     const std::vector<int>& priorities) {
+    auto pushed = tensors_of(names, arrays, priorities, false);
+    auto pulled = tensors_of(names, outs, priorities, true);
+    return submit(self, call_text("push_pull", names), nb::make_tuple(arrays, outs),
+                  [pushed = std::move(pushed), pulled = std::move(pulled)](Node& node, const TicketPtr& ticket) {
+                    ticket->expect();  // until both have been issued
+                    node.worker()->push(pushed, ticket);
+                    node.worker()->pull(pulled, ticket);
+                    ticket->complete_one();
+                  });
+  }
+  void push_address(const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape, const std::string& dtype,
+                    int priority, nb::object done) {
+    submit_address("push", name, address, shape, dtype, priority, std::move(done));
+  }
+  void pull_address(const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape, const std::string& dtype,
+                    int priority, nb::object done) {
+    submit_address("pull", name, address, shape, dtype, priority, std::move(done));
+  }
+  void report(const std::string&, double) {}
+
+  void fail(const std::string& message) {
+    const nb::gil_scoped_release nogil;
+    handle_->fail(message);
+  }
+  void close() {
+    const nb::gil_scoped_release nogil;
+    handle_->close();
+  }
+
+  template <typename T>
+  T ask(std::function<T(Node&)> question) {
+    const nb::gil_scoped_release nogil;
+    return handle_->ask<T>(std::move(question));
+  }
+  std::map<std::string, double> counters() {
+    const Counters c = ask<Counters>([](Node& node) { return node.counters(); });
+    std::map<std::string, double> out{{"rounds", double(c.rounds)}, {"encode_s", c.encode_s}, {"decode_s", c.decode_s},
+                                      {"update_s", c.update_s}, {"refused_frames", 0}};
+    for (size_t tier = 0; tier < 2; ++tier) {
+      const TierCounters& t = c.tier[tier];
+      const std::string prefix = tier ? "wan." : "lan.";
+      out[prefix + "up_bytes"] = double(t.up_bytes);
+      out[prefix + "down_bytes"] = double(t.down_bytes);
+      out[prefix + "up_payload_bytes"] = double(t.up_payload_bytes);
+      out[prefix + "down_payload_bytes"] = double(t.down_payload_bytes);
+      out[prefix + "init_bytes"] = double(t.init_bytes);
+      out[prefix + "control_bytes"] = double(t.control_bytes);
+      out[prefix + "messages"] = double(t.messages);
+      out[prefix + "dropped_parts"] = double(t.dropped_parts);
+      out["refused_frames"] += double(t.refused_frames);
+    }
+    return out;
+  }
+  std::map<std::string, std::string> addresses() {
+    return ask<std::map<std::string, std::string>>([](Node& node) {
+      std::map<std::string, std::string> out;
+      for (Tier tier : {Tier::lan, Tier::wan})
+        if (const std::string address = node.address(tier); !address.empty()) out[tier_word(tier)] = address;
+      return out;
+    });
+  }
+
+  int traverse(visitproc visit, void* arg) {
+    for (auto& [name, function] : hooks_) Py_VISIT(function.ptr());
+    return 0;
+  }
+  void clear() { hooks_.clear(); }
+
+ private:
+  using Operation = std::function<void(Node&, const TicketPtr&)>;
+
+  template <typename Wait>
+  void run(Wait wait) {
+    Handle::Result result;
+    {
+      const nb::gil_scoped_release nogil;
+      result = wait();
+    }
+    check(result);
+  }
+  void call(const std::string& text, double timeout_s, Operation operation, bool is_refusal = false) {
+    const auto ticket = std::make_shared<Ticket>(text);
+    run([&] {
+      handle_->submit(ticket, [ticket, operation](Node& node) { operation(node, ticket); });
+      Handle::Result result = handle_->wait(ticket, timeout_s, look_at_signals);
+      if (!result.ok && is_refusal && result.fault == Fault::failed) result.fault = Fault::refused;
+      return result;
+    });
+  }
+  PyTicket submit(nb::object self, const std::string& text, nb::object arrays, Operation operation) {
+    const auto ticket = std::make_shared<Ticket>(text);
+    handle_->submit(ticket, [ticket, operation = std::move(operation)](Node& node) { operation(node, ticket); });
+    return PyTicket{ticket, handle_.get(), std::move(self), std::move(arrays)};
+  }
+
+  // For frameworks with an engine of their own: `done` is a Python function, or (callback, engine, parameter) as
+  // addresses, called as callback(engine, parameter, error) without the GIL.
+  std::function<void(const std::string&)> completion(nb::object done) {
+    if (nb::isinstance<nb::tuple>(done)) {
+      using Callback = void (*)(void*, void*, void*);
+      const auto callback = reinterpret_cast<Callback>(nb::cast<uintptr_t>(done[0]));
+      void* const engine = reinterpret_cast<void*>(nb::cast<uintptr_t>(done[1]));
+      void* const parameter = reinterpret_cast<void*>(nb::cast<uintptr_t>(done[2]));
+      return [=](const std::string&) { callback(engine, parameter, nullptr); };
+    }
+    PyObject* function = done.release().ptr();
+    return [function](const std::string& error) {
+      (void)guarded("done", [&] { nb::steal(function)(error); });
+    };
+  }
+  void submit_address(const std::string& what, const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape,
+                      const std::string& dtype, int priority, nb::object done) {
+    Tensor tensor{name, shape, dtype_named(dtype), reinterpret_cast<void*>(address), priority};
+    auto finish = completion(std::move(done));
+    // Memory may be released on the transport's thread: engines are told on the node's.
+    const auto ticket = std::make_shared<Ticket>(what + " of key \"" + name + "\"", [this, finish](const std::string& error) {
+      if (handle_->is_own_thread() || handle_->is_closed()) finish(error);
+      else handle_->post([finish, error] { finish(error); });
+    });
+    const bool is_push = what == "push";
+    handle_->submit(ticket, [ticket, tensor = std::move(tensor), is_push](Node& node) {
+      is_push ? node.worker()->push({tensor}, ticket) : node.worker()->pull({tensor}, ticket);
+    });
+  }
+
+  nb::object hook(const std::string& name) {
+    auto found = hooks_.find(name);
+    return found == hooks_.end() ? nb::object() : found->second;
+  }
+
+  void install_hooks() {
+    Hooks& hooks = handle_->hooks();
+    hooks.plan = [this](const KeySpec& tensor, uint32_t num_servers, Plan* plan) {
+      return guarded("the planner", [&] {
+        nb::object function = hook("plan");
+        if (!function.is_valid()) {
+          *plan = Plan{{{0, 0, tensor.length()}}, 0};
+          return;
+        }
+        nb::list shape;
+        for (uint64_t dim : tensor.shape) shape.append(dim);
+        nb::object made = function(tensor.name, nb::tuple(shape), dtype_word(tensor.dtype), num_servers);
+        *plan = nb::cast<Plan>(made);
+      });
+    };
+    hooks.choose = [this](const std::string& name, uint64_t length, DType dtype, Tier tier, Direction direction, CodecChoice* choice) {
+      return guarded("the compression", [&] {
+        nb::object function = hook("choose");
+        if (function.is_valid())
+          *choice = nb::cast<CodecChoice>(function(name, length, dtype_word(dtype), tier_word(tier), direction_word(direction)));
+      });
+    };
+    hooks.on_configured = [this](const std::string& what, const std::string& value) {
+      const Status status = guarded(what, [&] {
+        nb::object function = hook("on_configure");
+        if (function.is_valid()) function(what, value);
+      });
+      if (!status.ok()) handle_->fail(status.message());
+    };
+    hooks.make_updater = [this](const std::string& value, std::unique_ptr<Updater>* out) {
+      if (value == "none") return Status();
+      Status made;
+      const Status status = guarded("the optimizer", [&] {
+        nb::object given = from_json(value);
+        if (!nb::isinstance<nb::dict>(given)) given = nb::module_::import_("builtins").attr("dict")("name"_a = given);
+        Params params = params_of(given);
+        const std::string name = nb::cast<std::string>(given["name"]);
+        params.erase("name");
+        made = make_core_updater(name, params, out);
+        if (!made.ok() || *out) return;
+        nb::object make = hook("updater");
+        if (!make.is_valid()) throw std::runtime_error("optimizer " + name + " is not known here");
+        *out = std::make_unique<PythonUpdater>(make(value));
+      });
+      return status.ok() ? made : status;
+    };
+    hooks.sync = [](const Settings& settings, SyncPolicy* sync) {
+      return guarded("sync", [&] {
+        auto setting = [&](const char* name) {
+          auto found = settings.find(name);
+          return found == settings.end() ? nb::object(nb::none()) : from_json(found->second.value);
+        };
+        nb::object given = setting("sync"), deterministic = setting("deterministic");
+        nb::object name = nb::isinstance<nb::dict>(given) ? nb::object(given["name"]) : given;
+        sync->is_mixed = nb::isinstance<nb::str>(name) && nb::cast<std::string>(name) == "mixed";
+        sync->is_deterministic = nb::isinstance<nb::bool_>(deterministic) && nb::cast<bool>(deterministic);
+        if (nb::isinstance<nb::dict>(given) && nb::cast<nb::dict>(given).contains("staleness"))
+          sync->staleness = nb::cast<uint32_t>(given["staleness"]);
+      });
+    };
+    hooks.log = [this](int level, const std::string& line) {
+      (void)guarded("log", [&] {
+        nb::object function = hook("log");
+        if (function.is_valid()) function(level, line);
+      });
+    };
+  }
+
+  std::unique_ptr<Handle> handle_;
+  std::map<std::string, nb::object> hooks_;
+};
+
+NodeRole role_of(const std::string& word) {
+  const std::map<std::string, NodeRole> roles{{"scheduler", NodeRole::scheduler}, {"local_server", NodeRole::local_server},
+                                              {"global_server", NodeRole::global_server}, {"worker", NodeRole::worker}};
+  auto found = roles.find(word);
+  if (found == roles.end()) refuse("role " + word + " is not one of scheduler, local_server, global_server, worker");
+  return found->second;
+}
+
+uint64_t microseconds(double seconds) { return uint64_t(seconds * 1e6); }
+
+// --- codecs and kernels on their own, for tests and benchmarks ---------------------------------------------------------
+
+class PyCodec {
+ public:
+  PyCodec(const std::string& name, nb::object params, const std::string& plugin) {
+    CodecRegistry registry;
+    Status status = plugin.empty() ? Status() : registry.load(plugin);
+    if (status.ok()) status = registry.make(name, params_of(params), &codec_);
+    if (!status.ok()) refuse(status.message());
+  }
+  std::string wire_id() const {
+    const uint32_t id = codec_->wire_id();
+    return std::string(reinterpret_cast<const char*>(&id), 4);
+  }
+  nb::bytes encode(nb::object array, int slot) {
+    const Tensor tensor = tensor_of("values", array, 0, false);
+    const PartView view = whole(tensor.length(), tensor.dtype);
+    const Bytes values = from_raw(tensor.dtype, Bytes::wrap(tensor.data, tensor.num_bytes(), {}));
+    Bytes encoded;
+    Slot& state = slot_of(slot, view);
+    if (codec_->scope() != CodecScope::part) throw_if(codec_->prepare(state, view, values));
+    throw_if(codec_->encode(state, view, values, &encoded));
+    return nb::bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  }
+  void accumulate(nb::bytes data, nb::object into, int) {
+    const Tensor tensor = tensor_of("sum", into, 0, true);
+    throw_if(codec_->accumulate(whole(tensor.length(), tensor.dtype), Bytes::wrap(data.data(), data.size(), {}), tensor.data));
+  }
+  nb::object decode(nb::bytes data, uint64_t length, const std::string& dtype, int) {
+    Bytes values;
+    const DType type = dtype_named(dtype);
+    throw_if(codec_->decode(whole(length, type), Bytes::wrap(data.data(), data.size(), {}), &values));
+    const Bytes raw = to_raw(type, values);
+    nb::object numpy = nb::module_::import_("numpy");
+    return numpy.attr("frombuffer")(nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size()), dtype).attr("copy")();
+  }
+
+ private:
+  static void throw_if(const Status& status) {
+    if (!status.ok()) raise({false, Fault::failed, status.message()});
+  }
+  static PartView whole(uint64_t length, DType dtype) {
+    PartView view;
+    view.length = view.tensor_length = length;
+    view.dtype = dtype;
+    return view;
+  }
+  Slot& slot_of(int number, const PartView& view) {
+    auto& slot = slots_[number];
+    if (!slot) slot = codec_->open_slot(view);
+    return *slot;
+  }
+  std::unique_ptr<Codec> codec_;
+  std::map<int, std::unique_ptr<Slot>> slots_;
+};
+
+void kernel(const std::string& name, nb::args arrays) {
+  std::vector<Tensor> t;
+  for (nb::handle array : arrays) t.push_back(tensor_of(name, array, 0, false));
+  if (t.size() < 2 || t[0].length() != t[1].length()) refuse("kernel " + name + ": two arrays of the same length are needed");
+  const size_t n = size_t(t[0].length());
+  const nb::gil_scoped_release nogil;
+  if (name == "add_f32") add_f32(static_cast<float*>(t[0].data), t[1].data, n);
+  else if (name == "f32_to_f16") f32_to_f16(static_cast<const float*>(t[0].data), t[1].data, n);
+  else if (name == "f16_to_f32") f16_to_f32(t[0].data, static_cast<float*>(t[1].data), n);
+  else if (name == "f32_to_bf16") f32_to_bf16(static_cast<const float*>(t[0].data), t[1].data, n);
+  else if (name == "bf16_to_f32") bf16_to_f32(t[0].data, static_cast<float*>(t[1].data), n);
+  else {
+    const nb::gil_scoped_acquire gil;
+    refuse("there is no kernel " + name + "; there are: add_f32, f32_to_f16, f16_to_f32, f32_to_bf16, bf16_to_f32");
+  }
+}
+
+std::string parse_message(nb::bytes data) {
+  Message message;
+  message.head = Bytes::copy(data.data(), data.size());
+  Header header;
+  std::vector<Frame> frames;
+  const Status status = parse(message, &header, &frames);
+  if (!status.ok()) return status.message();
+  std::string text = std::to_string(frames.size()) + " frames:";
+  for (const Frame& frame : frames) text += std::string(" ") + name_of(frame.kind);
+  return text;
+}
+
+PyType_Slot node_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(+[](PyObject* self, visitproc visit, void* arg) -> int {
+       Py_VISIT(Py_TYPE(self));
+       if (!nb::inst_ready(self)) return 0;
+       return nb::inst_ptr<PyNode>(self)->traverse(visit, arg);
+     })},
+    {Py_tp_clear, reinterpret_cast<void*>(+[](PyObject* self) -> int {
+       nb::inst_ptr<PyNode>(self)->clear();
+       return 0;
+     })},
+    {0, nullptr}};
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  nb::set_leak_warnings(false);
+  error_type = nb::steal(PyErr_NewException("geomx._core.Error", nullptr, nullptr));
+  refused_type = nb::steal(PyErr_NewException("geomx._core.Refused", error_type.ptr(), nullptr));
+  timeout_type = nb::steal(PyErr_NewException("geomx._core.Timeout", error_type.ptr(), nullptr));
+  m.attr("Error") = error_type;
+  m.attr("Refused") = refused_type;
+  m.attr("Timeout") = timeout_type;
+  m.attr("ABI_VERSION") = 1;
+
+  nb::class_<PyDomain>(m, "Domain")
+      .def("__init__", [](PyDomain* self, const std::string& scheduler_host, int scheduler_port, uint32_t num_servers, uint32_t num_members) {
+        if (scheduler_port < 0 || scheduler_port > 65535) refuse("scheduler_port " + std::to_string(scheduler_port) + " is not from 0 to 65535");
+        new (self) PyDomain{{true, scheduler_host, uint16_t(scheduler_port), num_servers, num_members}};
+      }, nb::kw_only(), "scheduler_host"_a, "scheduler_port"_a, "num_servers"_a, "num_members"_a);
+  nb::class_<Shard>(m, "Shard")
+      .def("__init__", [](Shard* self, uint32_t server, uint64_t offset, uint64_t length) { new (self) Shard{server, offset, length}; },
+           "server"_a, "offset"_a, "length"_a)
+      .def_rw("server", &Shard::server).def_rw("offset", &Shard::offset).def_rw("length", &Shard::length);
+  nb::class_<Plan>(m, "Plan")
+      .def("__init__", [](Plan* self, const std::vector<Shard>& shards, uint64_t part_length) { new (self) Plan{shards, part_length}; },
+           "shards"_a, "part_length"_a)
+      .def_rw("shards", &Plan::shards).def_rw("part_length", &Plan::part_length);
+  nb::class_<CodecChoice>(m, "CodecChoice")
+      .def("__init__", [](CodecChoice* self, const std::string& name, nb::object params) {
+        new (self) CodecChoice{name, params.is_none() ? Params{} : params_of(params)};
+      }, "name"_a = "identity", "params"_a = nb::none())
+      .def_rw("name", &CodecChoice::name);
+  nb::class_<PyTicket>(m, "Ticket")
+      .def_prop_ro("done", [](const PyTicket& self) { return self.ticket->done(); })
+      .def("wait", &PyTicket::wait, "timeout_s"_a = -1.0);
+
+  nb::class_<PyNode>(m, "Node", nb::type_slots(node_slots))
+      .def("__init__",
+           [](PyNode* self, const std::string& role, const std::string& party, int party_rank, int rank, bool is_master,
+              bool central_trains, bool is_central, const PyDomain* lan, const PyDomain* wan, const std::string& host, int port,
+              const std::string& token, const std::map<std::string, std::string>& settings, double join_s, double wait_s,
+              double death_s, double slow_s, bool local) {
+             NodeOptions options;
+             options.role = role_of(role);
+             options.party = party;
+             options.party_rank = party_rank;
+             options.rank = rank;
+             options.is_master = is_master;
+             options.is_central = is_central;
+             options.central_trains = central_trains;
+             if (lan) options.lan = lan->options;
+             if (wan) options.wan = wan->options;
+             if (!lan && !wan) refuse(role + ": neither a LAN nor a WAN domain given, a node needs one");
+             options.host = host;
+             options.port = uint16_t(port);
+             options.settings = settings;
+             options.join_us = microseconds(join_s);
+             options.death_us = microseconds(death_s);
+             options.slow_us = microseconds(slow_s);
+             ZmqOptions transport;
+             transport.token = token;
+             transport.is_memory_shared = local;
+             new (self) PyNode(std::move(options), transport, join_s, wait_s);
+           },
+           nb::kw_only(), "role"_a, "party"_a = "", "party_rank"_a = -1, "rank"_a = -1, "is_master"_a = false,
+           "central_trains"_a = false, "is_central"_a = false, "lan"_a = nb::none(), "wan"_a = nb::none(), "host"_a = "",
+           "port"_a = 0, "token"_a = "", "settings"_a = std::map<std::string, std::string>(), "join_s"_a = 60.0,
+           "wait_s"_a = 600.0, "death_s"_a = 12.0, "slow_s"_a = 10.0, "local"_a = true)
+      .def("set_planner", [](PyNode& self, nb::object f) { self.set_hook("plan", f); })
+      .def("set_policy", [](PyNode& self, nb::object f) { self.set_hook("choose", f); })
+      .def("on_configure", [](PyNode& self, nb::object f) { self.set_hook("on_configure", f); })
+      .def("on_log", [](PyNode& self, nb::object f) { self.set_hook("log", f); })
+      .def("set_updater", [](PyNode& self, nb::object f) { self.set_hook("updater", f); })
+      .def("load_plugin", &PyNode::load_plugin)
+      .def("add_codec", &PyNode::add_codec)
+      .def("start", &PyNode::start)
+      .def("serve", &PyNode::serve)
+      .def("configure", &PyNode::configure, "what"_a, "value"_a, "timeout_s"_a = -1.0)
+      .def("key", [](PyNode&, const std::string& name) { return key_id(name); })
+      .def("init", &PyNode::init, "names"_a, "arrays"_a, "timeout_s"_a = -1.0)
+      .def("push", [](nb::object self, const std::vector<std::string>& n, nb::sequence a, const std::vector<int>& p) {
+        return nb::cast<PyNode&>(self).push(self, n, a, p); }, "names"_a, "arrays"_a, "priorities"_a = std::vector<int>())
+      .def("pull", [](nb::object self, const std::vector<std::string>& n, nb::sequence a, const std::vector<int>& p) {
+        return nb::cast<PyNode&>(self).pull(self, n, a, p); }, "names"_a, "outs"_a, "priorities"_a = std::vector<int>())
+      .def("push_pull", [](nb::object self, const std::vector<std::string>& n, nb::sequence a, nb::sequence o, const std::vector<int>& p) {
+        return nb::cast<PyNode&>(self).push_pull(self, n, a, o, p); },
+        "names"_a, "arrays"_a, "outs"_a, "priorities"_a = std::vector<int>())
+      .def("push_address", &PyNode::push_address, "name"_a, "address"_a, "shape"_a, "dtype"_a, "priority"_a, "done"_a)
+      .def("pull_address", &PyNode::pull_address, "name"_a, "address"_a, "shape"_a, "dtype"_a, "priority"_a, "done"_a)
+      .def("barrier", &PyNode::barrier, "world"_a = false, "timeout_s"_a = -1.0)
+      .def("report", &PyNode::report, "name"_a, "value"_a)
+      .def("leave", &PyNode::leave, "timeout_s"_a = -1.0)
+      .def("fail", &PyNode::fail, "message"_a)
+      .def("close", &PyNode::close)
+      .def("counters", &PyNode::counters)
+      .def_prop_ro("addresses", &PyNode::addresses)
+      .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
+      .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })
+      .def_prop_ro("rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.rank(); }); })
+      .def_prop_ro("num_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.num_workers(); }); })
+      .def_prop_ro("global_rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.global_rank(); }); })
+      .def_prop_ro("num_all_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.agreement().num_all_workers; }); });
+
+  nb::class_<PyCodec>(m, "Codec")
+      .def(nb::init<const std::string&, nb::object, const std::string&>(), "name"_a, "params"_a = nb::dict(), "plugin"_a = "")
+      .def_prop_ro("wire_id", &PyCodec::wire_id)
+      .def("encode", &PyCodec::encode, "values"_a, "slot"_a = 0)
+      .def("decode", &PyCodec::decode, "data"_a, "length"_a, "dtype"_a, "slot"_a = 0)
+      .def("accumulate", &PyCodec::accumulate, "data"_a, "into"_a, "slot"_a = 0);
+  m.def("kernel", &kernel);
+  m.def("parse_message", &parse_message, "data"_a);
+  m.def("np_dtype", [](const std::string& name) -> nb::object {
+    if (dtype_named(name) == DType::bf16) return nb::module_::import_("ml_dtypes").attr("bfloat16");
+    return nb::module_::import_("numpy").attr("dtype")(name);
+  });
+}
+
+}  // namespace geomx
