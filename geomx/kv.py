@@ -13,7 +13,6 @@ A store is used by one thread at a time.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -41,12 +40,17 @@ class Store:
     def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync") -> None:
         self.node = node
         self.spec = spec
-        self.type = kind
+        self._kind = kind
         self.gradients_ready_at = 0.0  # time.perf_counter() when the last push began: all gradients were there
         self._ended = False
         exits.watch(self)
 
     # --- who is who ---------------------------------------------------------------------------------------------
+    @property
+    def type(self) -> str:
+        """What the store was created as: dist_sync, dist_async, ..."""
+        return self._kind
+
     @property
     def rank(self) -> int:
         """This worker's place in its party, from 0."""
@@ -96,17 +100,17 @@ class Store:
         The authority's (the master worker's, else rank 0's of the first party) values are the initial ones; values of
         others only say shape and dtype, which must be the same (else Error on both sides).
         """
-        names, groups = _pair(key, value)
+        names, groups = pairs_of(key, value)
         self.node.init(names, [_readable(name, arrays[0]) for name, arrays in zip(names, groups, strict=True)],
-                       _seconds(timeout))
+                       seconds_of(timeout))
 
     def push(self, key: Key | Sequence[Key], value: Arrays, priority: int | Sequence[int] = 0,
              timeout: float | None = None) -> None:
         """Gives a contribution to the keys' next rounds. Returns when the arrays may be changed again."""
-        names, groups = _pair(key, value)
+        names, groups = pairs_of(key, value)
         self.gradients_ready_at = time.perf_counter()
         values = [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
-        self.node.push(names, values, _priorities(priority, names)).wait(_seconds(timeout))
+        self.node.push(names, values, priorities_of(priority, names)).wait(seconds_of(timeout))
 
     def pull(self, key: Key | Sequence[Key], out: Arrays, priority: int | Sequence[int] = 0,
              timeout: float | None = None) -> None:
@@ -115,20 +119,20 @@ class Store:
         That is the initial value before the first push; then the weights, with a server optimizer, or the sum of that
         round's pushes.
         """
-        names, groups = _pair(key, out)
+        names, groups = pairs_of(key, out)
         targets = [_Target(name, arrays) for name, arrays in zip(names, groups, strict=True)]
-        self.node.pull(names, [t.array for t in targets], _priorities(priority, names)).wait(_seconds(timeout))
+        self.node.pull(names, [t.array for t in targets], priorities_of(priority, names)).wait(seconds_of(timeout))
         _fill(targets)
 
     def push_pull(self, key: Key | Sequence[Key], value: Arrays, out: Arrays | None = None,
                   priority: int | Sequence[int] = 0, timeout: float | None = None) -> None:
         """A push and the pull of its round in one trip, for many keys at once. Without `out` it fills `value`."""
-        names, groups = _pair(key, value)
+        names, groups = pairs_of(key, value)
         self.gradients_ready_at = time.perf_counter()
         values = [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
-        targets = [_Target(n, a) for n, a in zip(names, _pair(key, value if out is None else out)[1], strict=True)]
-        ticket: Ticket = self.node.push_pull(names, values, [t.array for t in targets], _priorities(priority, names))
-        ticket.wait(_seconds(timeout))
+        targets = [_Target(n, a) for n, a in zip(names, pairs_of(key, value if out is None else out)[1], strict=True)]
+        ticket: Ticket = self.node.push_pull(names, values, [t.array for t in targets], priorities_of(priority, names))
+        ticket.wait(seconds_of(timeout))
         _fill(targets)
 
     pushpull = push_pull
@@ -147,11 +151,11 @@ class Store:
         `set_optimizer("adam", learning_rate=0.01)` or one mapping with "name". The same call by others is accepted,
         a different one is Refused, and so is one after the authority's first push.
         """
-        self.node.configure("optimizer", optimizers.text(optimizers.checked(optimizer, **params)), _seconds(timeout))
+        self.node.configure("optimizer", optimizers.text(optimizers.checked(optimizer, **params)), seconds_of(timeout))
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any], timeout: float | None = None) -> None:
         """{"type": the plugin's name, its options}: {"type": "bsc", "threshold": 0.01}. As for `set_optimizer`."""
-        self.node.configure("compression", compression_text(compression_params), _seconds(timeout))
+        self.node.configure("compression", compression_text(compression_params), seconds_of(timeout))
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Raises Error: the optimizers' states stay on the global servers for now."""
@@ -172,13 +176,13 @@ class Store:
     # --- together -----------------------------------------------------------------------------------------------
     def barrier(self, world: bool = False, timeout: float | None = None) -> None:
         """Returns when all workers of the party (`world`: of all parties) are here."""
-        self.node.barrier(world, _seconds(timeout))
+        self.node.barrier(world, seconds_of(timeout))
 
     def leave(self, timeout: float | None = None) -> None:
         """No more batches from here: rounds no longer wait for this worker. Returns when its pushes were answered."""
         if not self._ended:
             self._ended = True
-            self.node.leave(_seconds(timeout))
+            self.node.leave(seconds_of(timeout))
 
     def fail(self, reason: str) -> None:
         """Ends the run everywhere; `reason` is part of the sentence that everybody shows."""
@@ -197,10 +201,9 @@ class Store:
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
-            self.fail(f"{type(error).__name__}: {error}")
+            self.fail(f"{error.__class__.__name__}: {error}")
         self.close()
 
 
@@ -224,17 +227,17 @@ def compression_text(params: Mapping[str, Any]) -> str:
     return setting({"name": name, **given})
 
 
-def _pair(key: Key | Sequence[Key], value: Any) -> tuple[list[str], list[list[Any]]]:
+def pairs_of(key: Key | Sequence[Key], value: Any) -> tuple[list[str], list[list[Any]]]:
     """Names, and for each the arrays of its devices."""
     if isinstance(key, (list, tuple)):
         if not isinstance(value, (list, tuple)) or len(key) != len(value):
             count = len(value) if isinstance(value, (list, tuple)) else 1
             raise ValueError(f"{len(key)} keys but {count} arrays: a list of keys goes with a list as long")
-        return [key_name(k) for k in key], [_devices(v) for v in value]
-    return [key_name(key)], [_devices(value)]  # type: ignore[arg-type]
+        return [key_name(k) for k in key], [devices_of(v) for v in value]
+    return [key_name(key)], [devices_of(value)]  # type: ignore[arg-type]
 
 
-def _devices(value: Any) -> list[Any]:
+def devices_of(value: Any) -> list[Any]:
     arrays = list(value) if isinstance(value, (list, tuple)) else [value]
     if not arrays:
         raise ValueError("an empty list of arrays given for a key")
@@ -275,14 +278,14 @@ def _fill(targets: list[_Target]) -> None:
         target.spread()
 
 
-def _priorities(priority: int | Sequence[int], names: list[str]) -> list[int]:
+def priorities_of(priority: int | Sequence[int], names: list[str]) -> list[int]:
     priorities = [priority] * len(names) if isinstance(priority, int) else list(priority)
     if len(priorities) != len(names):
         raise ValueError(f"{len(names)} keys but {len(priorities)} priorities")
     return priorities
 
 
-def _seconds(timeout: float | None) -> float:
+def seconds_of(timeout: float | None) -> float:
     if timeout is None:
         return -1.0
     if not timeout >= 0:
