@@ -59,12 +59,11 @@ def part_length(config: Config) -> int:
 
 
 def _check_cover(shards: Sequence[Shard], name: str, length: int, num_servers: int) -> None:
-    at = 0
+    at, well = 0, bool(shards)
     for shard in sorted(shards, key=lambda s: s.offset):
-        if shard.offset != at or not 0 <= shard.server < num_servers or (shard.length == 0) != (length == 0):
-            break
+        well = well and shard.offset == at and 0 <= shard.server < num_servers and (shard.length > 0) == (length > 0)
         at += shard.length
-    if at != length or not shards:
+    if not well or at != length:
         raise ConfigError(
             f"topology: the shards of {name} must cover its {length} elements once, on servers below {num_servers}; "
             f"given: {shards}"

@@ -6,10 +6,10 @@ core, Hydra or a framework.
 
 The node's life, in `geomx.node`:
 
-    node = geomx.node.build(spec)           a _core.Node with planner, policy, codecs and updaters set, not started
-    node.start()
-    schedulers and servers: node.serve()
-    workers:                geomx.train.run_worker(spec, node, emit)
+    built = geomx.node.build(spec)          built.node: a _core.Node with planner, policy, codecs and updaters set
+    built.start()                           node.start(), then what the united settings change
+    schedulers and servers: built.node.serve()
+    workers:                geomx.train.run_worker(spec, built.node, emit)
 
 `geomx.train.run_worker(spec, node, emit) -> dict` trains to the end and calls `node.leave()` before it returns
 `{"weights_hash": str, "accuracy": float | None, "loss": float, "rounds": int, "samples": int}`. After each round it
