@@ -42,14 +42,14 @@ def join(spec: NodeSpec) -> Node:
     """A started node. Raises what `Node.start` raises, and ConfigError for a worker count that isn't true."""
     from geomx import node
 
-    made: Node = node.build(spec)
+    built = node.build(spec)
     try:
-        made.start()
-        _check_world(spec, made)
+        built.start()
+        _check_world(spec, built.node)
     except BaseException:
-        made.close()
+        built.node.close()
         raise
-    return made
+    return built.node
 
 
 def _check_world(spec: NodeSpec, node: Node) -> None:

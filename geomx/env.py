@@ -143,7 +143,7 @@ _OPTIONS = {
     "ENABLE_INTRA_TS": "scheduler.tsengine.intra",
     "MXNET_KVSTORE_HFA_K1": "sync.k1",
     "MXNET_KVSTORE_HFA_K2": "sync.k2",
-    "MXNET_KVSTORE_BIGARRAY_BOUND": "placement.bigarray_bound",
+    "MXNET_KVSTORE_BIGARRAY_BOUND": "placement.bigarray_bound",  # all that use it must agree
     "MXNET_KVSTORE_SIZE_LOWER_BOUND": "compression.size_lower_bound",
 }
 
@@ -226,10 +226,10 @@ class _Given:
 
 def _role(given: _Given) -> tuple[str, bool]:
     role, globally = given.get("DMLC_ROLE"), given.get("DMLC_ROLE_GLOBAL")
-    expected = {"global_scheduler": (None, "scheduler"), "global_server": ("server", None), None: (None, "scheduler",
+    expected = {"global_scheduler": (None, "scheduler"), "global_server": ("server",), None: (None, "scheduler",
                 "server", "worker")}[globally]  # fmt: skip
     if role not in expected:
-        raise ConfigError(f"DMLC_ROLE: {role!r} given together with DMLC_ROLE_GLOBAL={globally}, allowed is "
+        raise ConfigError(f"DMLC_ROLE: {role or 'nothing'} given together with DMLC_ROLE_GLOBAL={globally}, allowed is "
                           + ("server" if globally == "global_server" else "nothing"))
     if role is None and globally is None:
         raise ConfigError("DMLC_ROLE: not set, allowed is one of scheduler, server, worker; a global scheduler has "
@@ -279,6 +279,7 @@ def _common(given: _Given, role: str, installed: Callable[[str, str], bool]) -> 
         "seed": given.get("GEOMX_SEED", 1),
         "deterministic": given.get("GEOMX_DETERMINISTIC", False),
         "settings": _settings(given, installed),
+        "config": _config(given),
         **{name: value for name, value in timeouts.items() if value is not None},
     }
 
@@ -303,6 +304,13 @@ def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str,
     if given.has("GEOMX_DETERMINISTIC"):
         found["deterministic"] = given.get("GEOMX_DETERMINISTIC")
     return {name: setting(value) for name, value in sorted((found | schedulers).items())}
+
+
+def _config(given: _Given) -> dict[str, Any]:
+    """What this node itself must know of the settings: the authority places tensors."""
+    if given.has("MXNET_KVSTORE_BIGARRAY_BOUND"):
+        return {"topology": {"name": "hips", "bigarray_bound": given.get("MXNET_KVSTORE_BIGARRAY_BOUND")}}
+    return {}
 
 
 def _need_plugin(variable: str, group: str, name: str, installed: Callable[[str, str], bool]) -> None:

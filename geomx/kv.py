@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geomx import exits, optimizers
+from geomx import exits, optimizers, plugins
 from geomx._core import Error, Node, Refused, Ticket, Timeout
 from geomx.errors import ConfigError
+from geomx.options import shared
 from geomx.spec import NodeSpec, setting
 
 __all__ = ["Error", "Key", "Refused", "Store", "Timeout", "key_name"]
@@ -217,14 +218,12 @@ def key_name(key: Key) -> str:
 
 
 def compression_text(params: Mapping[str, Any]) -> str:
-    """MXNet's {"type": ...} as the setting "compression": {"name": ...} in canonical JSON."""
+    """MXNet's {"type": ...} as the setting "compression", with all options of the plugin. Raises ConfigError."""
     given = dict(params)
     name = given.pop("type", given.pop("name", None))
     if not isinstance(name, str) or not name:
         raise ConfigError(f"set_gradient_compression: 'type' is {name!r}, needed is a compression plugin's name")
-    if bad := [k for k, v in given.items() if not isinstance(v, (int, float, bool, str))]:
-        raise ConfigError(f"set_gradient_compression: {name}: {', '.join(bad)}: a number, a word or true/false is needed")
-    return setting({"name": name, **given})
+    return setting(shared(plugins.options("compression", {"name": name, **given})))
 
 
 def pairs_of(key: Key | Sequence[Key], value: Any) -> tuple[list[str], list[list[Any]]]:

@@ -1,8 +1,12 @@
 """Makes the checkout importable, and stands in for the C++ core where it isn't built: unit tests need its errors only."""
 
+import atexit
+import shutil
 import sys
+import tempfile
 import types
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -32,6 +36,22 @@ def _stand_in() -> types.ModuleType:
     return made
 
 
+def _offer_entry_points() -> None:
+    """Choices are found by package metadata, which a checkout that isn't installed lacks: made from pyproject.toml."""
+    if list(entry_points(group="geomx.plugins")):
+        return
+    text = (ROOT / "pyproject.toml").read_text()
+    table = text.partition('[project.entry-points."geomx.plugins"]')[2].partition("\n[")[0]
+    where = Path(tempfile.mkdtemp(prefix="geomx-metadata-"))
+    atexit.register(shutil.rmtree, where, ignore_errors=True)
+    info = where / "geomx-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: geomx\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[geomx.plugins]\n" + table.replace('"', ""))
+    sys.path.append(str(where))
+
+
+_offer_entry_points()
 try:
     import geomx._core  # noqa: F401
 except ImportError:

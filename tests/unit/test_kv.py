@@ -109,12 +109,14 @@ def test_optimizers_are_checked(optimizer, sentence):
         a.set_optimizer(optimizer)
 
 
-def test_compression_travels_as_canonical_text():
+def test_compression_travels_as_canonical_text_and_must_be_installed():
     cluster, (a,) = stores(1)
-    a.set_gradient_compression({"type": "bsc", "threshold": 0.01})
-    assert cluster.configured == {"compression": '{"name":"bsc","threshold":0.01}'}
+    a.set_gradient_compression({"type": "none"})
+    assert cluster.configured == {"compression": '{"name":"none"}'}
     with pytest.raises(ConfigError, match="'type' is None"):
         a.set_gradient_compression({"threshold": 1})
+    with pytest.raises(ConfigError, match="compression=nosuch is not installed; there are: .*none"):
+        a.set_gradient_compression({"type": "nosuch", "threshold": 0.01})
 
 
 def test_keys_have_different_names():
