@@ -182,8 +182,8 @@ class Store:
     def leave(self, timeout: float | None = None) -> None:
         """No more batches from here: rounds no longer wait for this worker. Returns when its pushes were answered."""
         if not self._ended:
-            self._ended = True
             self.node.leave(seconds_of(timeout))
+            self._ended = True
 
     def fail(self, reason: str) -> None:
         """Ends the run everywhere; `reason` is part of the sentence that everybody shows."""
@@ -192,10 +192,14 @@ class Store:
             self.node.fail(f"{self.spec.title}: {reason}")
 
     def close(self) -> None:
-        """Leaves, if it hasn't left or failed, and frees the node. Further calls do nothing."""
+        """Leaves, if it hasn't left or failed, and frees the node. A leave that can't be done fails the run and is
+        raised. Further calls do nothing."""
         exits.forget(self)
         try:
             self.leave()
+        except Exception as e:
+            self.fail(str(e))
+            raise
         finally:
             self.node.close()
 
