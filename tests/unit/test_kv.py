@@ -205,7 +205,8 @@ cluster.nodes[0].leave = lambda timeout: print("left", flush=True)
     [
         ("", 0, "left\n"),
         ("raise ValueError('bad data')", 1, "failed: worker 0 of party a: ValueError: bad data\n"),
-        ("def refuse(timeout): raise RuntimeError('a worker died')\ncluster.nodes[0].leave = refuse", 1, ""),
+        ("def refuse(timeout): raise RuntimeError('a worker died')\ncluster.nodes[0].leave = refuse", 1,
+         "failed: worker 0 of party a: a worker died\n"),
     ],
 )
 def test_a_scripts_end_is_told(end, code, said):
