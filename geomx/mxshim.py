@@ -6,6 +6,7 @@ With DMLC_ROLE=server or scheduler in the environment, `import mxnet` would beco
 import os
 import sys
 import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,9 @@ def _patch_numpy() -> None:
 def _import_without_role() -> None:
     hidden = {name: os.environ.pop(name) for name in _ROLES if name in os.environ}
     try:
-        import mxnet
-        import mxnet.gluon  # noqa: F401
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it uses of numpy and distutils is deprecated, which helps no user
+            import mxnet  # noqa: F401
     except (ImportError, OSError, AttributeError) as e:
         raise ConfigError(f"framework mxnet: can't be imported: {e}; install it with: pip install 'geomx[mxnet]'") from e
     finally:
