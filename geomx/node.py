@@ -115,7 +115,7 @@ def _live(spec: NodeSpec, reporter: Reporter, made: list[_core.Node]) -> dict[st
     node = built.node
     made.append(node)
     end_on_interrupt(node.fail)
-    with _counting(spec, node, reporter):
+    with _Counting(spec, node, reporter):
         built.start()
         reporter.send("joined", {"name": node.name, "rank": node.rank})
         if spec.role == "worker":
@@ -126,7 +126,7 @@ def _live(spec: NodeSpec, reporter: Reporter, made: list[_core.Node]) -> dict[st
         return {}
 
 
-class _counting(contextlib.AbstractContextManager[None]):
+class _Counting(contextlib.AbstractContextManager[None]):
     """Tells the launcher, from a thread of its own, where the node listens and what it has counted."""
 
     def __init__(self, spec: NodeSpec, node: _core.Node, reporter: Reporter) -> None:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from geomx.options import build, option
 from geomx.errors import ConfigError
+from geomx.options import build, option
 
 CENTRAL = "central"  # the party of the global scheduler and the global servers
 
@@ -72,8 +72,8 @@ def host_of(topology: Topology, party: str) -> str:
 
 def _refused(topology: Topology) -> ConfigError:
     return ConfigError(
-        f"topology.parties: {topology.parties!r} given, allowed is a number from 1 or a list of {{name, workers, host}} "
-        "with different names"
+        f"topology.parties: {topology.parties!r} given, allowed is a number from 1 or a list of "
+        "{name, workers, host} with different names"
     )
 
 

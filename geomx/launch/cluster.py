@@ -27,7 +27,9 @@ class Cluster:
         return [_located(node, ports) for node in self.others]
 
 
-def cluster(config: Config, *, token: str, control: str, host: Callable[[str], str], log: Callable[[str], str]) -> Cluster:
+def cluster(
+    config: Config, *, token: str, control: str, host: Callable[[str], str], log: Callable[[str], str]
+) -> Cluster:
     """host(party): where others reach a party's nodes if the config doesn't say; log(name): a node's log file."""
     return _Maker(config, token, control, host, log).make()
 
@@ -53,7 +55,9 @@ class _Maker:
         self._world = sum(p.workers for p in self._parties) + self._central_workers
 
     def make(self) -> Cluster:
-        wan = self._node("global_scheduler", CENTRAL, role="scheduler", wan=self._wan(), port=self._config.topology.port)
+        wan = self._node(
+            "global_scheduler", CENTRAL, role="scheduler", wan=self._wan(), port=self._config.topology.port
+        )
         schedulers = {WAN: dataclasses.replace(wan, is_central=True)}
         for party, lan in self._lans().items():
             schedulers[party] = self._node(f"{party}.scheduler", party, role="scheduler", lan=lan)
@@ -110,9 +114,7 @@ class _Maker:
         )
 
     def _lan(self, party: str, servers: int, workers: int) -> DomainSpec:
-        return DomainSpec(
-            scheduler_host=self._at(party), scheduler_port=0, num_servers=servers, num_members=workers
-        )
+        return DomainSpec(scheduler_host=self._at(party), scheduler_port=0, num_servers=servers, num_members=workers)
 
     def _at(self, party: str) -> str:
         return host_of(self._config.topology, party) or self._host(party)

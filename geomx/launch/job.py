@@ -1,6 +1,8 @@
 """One run, from the first process to the last: starts the nodes, listens to them, and ends them however it goes."""
 
 import contextlib
+import dataclasses
+import itertools
 import logging
 import secrets
 import shutil
@@ -24,6 +26,7 @@ from geomx.spec import NodeSpec
 
 log = logging.getLogger("geomx")
 TICK_S = 0.1
+MOST_MESSAGES = 1000  # before looking at the processes again
 GRACE_S = 1.0  # after the first sign of a failure, for the others' words about it
 MARGIN_S = 10.0  # nodes end by their own deadlines first, with better words than ours
 
@@ -43,7 +46,12 @@ class Job:
     """A run of one config. `on_row` is given each row of metrics.jsonl."""
 
     def __init__(
-        self, config: Config, launcher: Launcher, out: Path, display: Plain | Live, on_row: Callable[[dict[str, float]], None]
+        self,
+        config: Config,
+        launcher: Launcher,
+        out: Path,
+        display: Plain | Live,
+        on_row: Callable[[dict[str, float]], None],
     ) -> None:
         self._config, self._launcher, self._display, self._on_row = config, launcher, display, on_row
         self._out, self._logs = out, out / "logs"
@@ -61,7 +69,11 @@ class Job:
         began_s = time.monotonic()
         with _control_address(self._config.launcher) as address:
             planned = cluster(
-                self._config, token=token, control="", host=self._launcher.host, log=lambda n: str(self._logs / f"{n}.log")
+                self._config,
+                token=token,
+                control="",
+                host=self._launcher.host,
+                log=lambda n: str(self._logs / f"{n}.log"),
             )
             self._remember(planned)
             self._inbox = Inbox(address, token, frozenset(n.name for n in self._nodes))
@@ -97,8 +109,6 @@ class Job:
         log.debug("%s: pid %d", node.name, pid)
 
     def _reachable(self, node: NodeSpec) -> NodeSpec:
-        import dataclasses
-
         return dataclasses.replace(node, control=self._inbox.address)
 
     def _ports(self, planned: Cluster) -> dict[str, int]:
@@ -108,9 +118,7 @@ class Job:
             for domain, node in planned.schedulers.items()
         }
 
-    def _until(
-        self, over: Callable[[], bool], within_s: float | None, what: str, roll_call: bool = False
-    ) -> None:
+    def _until(self, over: Callable[[], bool], within_s: float | None, what: str, roll_call: bool = False) -> None:
         """Serves the run until `over()`. Raises RunFailed for a failure, or after `within_s` for a node that didn't."""
         began_s = time.monotonic()
         next_call_s = began_s + self._config.timeouts.slow_s
@@ -125,7 +133,7 @@ class Job:
                 raise RunFailed(f"{late[0].title} did not {what} within {within_s:g} s; its log: {late[0].log}")
 
     def _serve(self) -> None:
-        for message in self._inbox.receive(TICK_S):
+        for message in itertools.islice(self._inbox.receive(TICK_S), MOST_MESSAGES):
             self._heard(message)
         for name, code in self._processes.poll():
             self._blame.ended(name, code, time.monotonic())

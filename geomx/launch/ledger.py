@@ -3,7 +3,15 @@
 from typing import Any
 
 TIERS = ("wan", "lan")
-TRAFFIC = ("up_bytes", "down_bytes", "up_payload_bytes", "down_payload_bytes", "messages", "dropped_parts", "init_bytes")
+TRAFFIC = (
+    "up_bytes",
+    "down_bytes",
+    "up_payload_bytes",
+    "down_payload_bytes",
+    "messages",
+    "dropped_parts",
+    "init_bytes",
+)
 BYTES = [f"{tier}_{direction}_bytes" for tier in TIERS for direction in ("up", "down")]
 
 
