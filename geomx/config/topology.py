@@ -37,6 +37,11 @@ class Hips(Topology):
     """Two tiers: workers, their party's local server, global servers."""
 
     central_workers: int = option(0, "workers in the central party; the first is the master worker", at_least=0)
+    observer: str = option(
+        "auto",
+        "a master worker that doesn't train, where there are no central workers; auto: for scripts",
+        one_of=("auto", "yes", "no"),
+    )
 
 
 @dataclass

@@ -87,7 +87,7 @@ class Job:
         self._nodes = planned.nodes
         self._workers = {n.name: n.title for n in self._nodes if n.role == "worker"}
         self._blame = Blame(self._nodes, self._waited_for)
-        self.outcome.ledger = Ledger(list(self._workers))
+        self.outcome.ledger = Ledger([n.name for n in self._nodes if n.role == "worker" and not n.observes])
 
     def _conduct(self, planned: Cluster) -> None:
         join_s = self._config.timeouts.join_s
@@ -159,7 +159,7 @@ class Job:
             self._blame.done(node)
             if node in self._workers:
                 self.outcome.results[node] = body
-                self._rows(ledger.left(node))
+                self._rows(ledger.left(node) if node in ledger.workers else [])
 
     def _rows(self, rows: list[dict[str, float]]) -> None:
         goal = self._config.target.accuracy
@@ -191,7 +191,7 @@ class Job:
         ledger = self.outcome.ledger
         if not self._all_said("joined", self._nodes):
             return "the cluster was still waiting for all nodes to join"
-        own = node.name if node.role == "worker" else None
+        own = node.name if node.name in ledger.workers else None
         waiting = [self._workers[w] for w in self._workers if w != node.name and w not in self.outcome.results]
         by = f", by {_few(waiting)}" if waiting else ""
         return f"waited for: its part in round {ledger.last_step(own) + 1}{by}"

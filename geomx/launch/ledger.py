@@ -28,6 +28,11 @@ class Ledger:
         self.last: dict[str, float] = {}  # the newest complete row
         self.totals = {"samples": 0.0, "compute": 0.0, "wait": 0.0}
 
+    @property
+    def workers(self) -> list[str]:
+        """Those that train."""
+        return list(self._at)
+
     def step(self, worker: str, row: dict[str, Any]) -> list[dict[str, float]]:
         """A worker has finished a step; returns the rows that this completes."""
         step = int(row["step"])
