@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from geomx import _core
 from geomx.codecs import Codecs
 from geomx.config import judge, load
 from geomx.control import Reporter
-from geomx.errors import ConfigError, Told
+from geomx.errors import ConfigError, RunFailed, Told
 from geomx.lifeline import end_on_interrupt, end_with_pipe
 from geomx.plan import Planner
 from geomx.plugins import imported
@@ -32,21 +33,32 @@ COUNT_EVERY_S = 1.0
 
 
 class Built:
-    """A node that is not started yet, and what start() must do besides."""
+    """A node that is not started yet, and what its start and end mean besides."""
 
-    def __init__(self, node: _core.Node, codecs: Codecs) -> None:
+    def __init__(self, spec: NodeSpec, node: _core.Node, codecs: Codecs, reporter: Reporter) -> None:
         self.node, self._codecs = node, codecs
+        self._counting = Counting(node, reporter)
+        self._reporter = reporter
 
     def start(self) -> dict[str, str]:
-        """Joins; whatever compression the whole run has agreed on is this node's from here on."""
+        """Joins; whatever compression the whole run has agreed on is this node's from here on. From now on the
+        launcher, if there is one, is told where this node listens and what it counts."""
+        self._counting.start()
         settings = self.node.start()
         if "compression" in settings:
             self._codecs.configured("compression", settings["compression"])
+        self._reporter.send("joined", {"name": self.node.name, "rank": self.node.rank})
         return settings
 
+    def close(self) -> None:
+        """Tells the last counters and closes the node."""
+        self._counting.stop()
+        self.node.close()
 
-def build(spec: NodeSpec) -> Built:
-    """A node with planner, policy, codecs and updaters set. Raises ConfigError."""
+
+def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
+    """A node with planner, policy, codecs and updaters set. reporter: the process's own, else one is made for what
+    start() and close() tell. Raises ConfigError."""
     config = load(spec.config)
     judge(config)
     node = _core.Node(
@@ -76,31 +88,31 @@ def build(spec: NodeSpec) -> Built:
     node.on_log(logging.getLogger("geomx.core").log)
     if spec.role == "global_server":
         node.set_updater(_updater)
-    return Built(node, codecs)
+    return Built(spec, node, codecs, reporter or Reporter(spec))
 
 
 def run(spec: NodeSpec, reporter: Reporter) -> int:
     """Runs a node to its end and tells the launcher how it went. Returns the exit code."""
     reporter.send("hello", {"pid": os.getpid(), "host": socket.gethostname()})
-    node: list[_core.Node] = []
+    made: list[Built] = []
     try:
-        result = _live(spec, reporter, node)
+        result = _live(spec, reporter, made)
         reporter.send("done", result)
         return 0
     except KeyboardInterrupt:
-        _tell_others(node, f"{spec.title} was interrupted")
+        _tell_others(made, f"{spec.title} was interrupted")
         reporter.send("failed", {"kind": "interrupted", "sentence": "interrupted", "traceback": ""})
         return 130
     except Exception as e:
         kind, text = _kind(e), sentence(e)
         log.error("%s: %s", spec.title, text, exc_info=None if isinstance(e, Told | _core.Error) else e)
         if kind == "own":
-            _tell_others(node, f"{spec.title}: {text}")
+            _tell_others(made, f"{spec.title}: {text}")
         reporter.send("failed", {"kind": kind, "sentence": text, "traceback": traceback.format_exc()})
         return 2 if kind == "config" else 1
     finally:
         with contextlib.suppress(Exception):
-            node[0].close()
+            made[0].close()
 
 
 def sentence(e: BaseException) -> str:
@@ -110,38 +122,55 @@ def sentence(e: BaseException) -> str:
     return f"{type(e).__name__}: {str(e).strip()}".removesuffix(": ")
 
 
-def _live(spec: NodeSpec, reporter: Reporter, made: list[_core.Node]) -> dict[str, Any]:
-    built = build(spec)
-    node = built.node
-    made.append(node)
-    end_on_interrupt(node.fail)
-    with _counting(spec, node, reporter):
-        built.start()
-        reporter.send("joined", {"name": node.name, "rank": node.rank})
-        if spec.role == "worker":
-            from geomx.train import run_worker  # heavy: only workers pay
+def _live(spec: NodeSpec, reporter: Reporter, made: list[Built]) -> dict[str, Any]:
+    if spec.role == "worker" and (script := spec.config.get("task", {}).get("script")):
+        return _run_script(spec, script, spec.config["task"].get("arguments", []))
+    built = build(spec, reporter)
+    made.append(built)
+    end_on_interrupt(built.node.fail)
+    built.start()
+    if spec.role == "worker":
+        from geomx.train import run_worker  # heavy: only workers pay
 
-            return run_worker(spec, node, reporter.send)
-        node.serve()
-        return {}
+        return run_worker(spec, built.node, reporter.send)
+    built.node.serve()
+    return {}
 
 
-class _counting(contextlib.AbstractContextManager[None]):
+def _run_script(spec: NodeSpec, script: str, arguments: list[str]) -> dict[str, Any]:
+    """A user's script is the worker: its store joins, by the node spec that GEOMX_SPEC names."""
+    from geomx import exec as own_script
+
+    with tempfile.NamedTemporaryFile("w", prefix="geomx-", suffix=".json") as file:  # readable by this user only
+        file.write(spec.to_json())
+        file.flush()
+        os.environ["GEOMX_SPEC"] = file.name
+        code = own_script.main([script, *arguments])
+    if code == 130:
+        raise KeyboardInterrupt
+    if code:
+        raise RunFailed(f"{script} ended with exit code {code}; its log has the reason")
+    return {}
+
+
+class Counting:
     """Tells the launcher, from a thread of its own, where the node listens and what it has counted."""
 
-    def __init__(self, spec: NodeSpec, node: _core.Node, reporter: Reporter) -> None:
-        self._spec, self._node, self._reporter = spec, node, reporter
+    def __init__(self, node: _core.Node, reporter: Reporter) -> None:
+        self._node, self._reporter = node, reporter
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
 
-    def __enter__(self) -> None:
+    def start(self) -> None:
         self._thread.start()
 
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        with contextlib.suppress(_core.Error):
-            self._reporter.send("counters", self._node.counters())
+    def stop(self) -> None:
+        """Tells the last figures. More than one call is well."""
+        if self._thread.is_alive():
+            self._over.set()
+            self._thread.join()
+            with contextlib.suppress(_core.Error):
+                self._reporter.send("counters", self._node.counters())
 
     def _run(self) -> None:
         while not self._node.addresses and not self._over.wait(0.02):
@@ -187,9 +216,9 @@ def _kind(e: Exception) -> str:
     return next((kind for cls, kind in by_class if isinstance(e, cls)), "own")
 
 
-def _tell_others(node: list[_core.Node], message: str) -> None:
+def _tell_others(made: list[Built], message: str) -> None:
     with contextlib.suppress(Exception):
-        node[0].fail(message)
+        made[0].node.fail(message)
 
 
 def _read_spec(arguments: Sequence[str] | None) -> NodeSpec:

@@ -25,9 +25,9 @@ TESTS: dict[str, Any] = {
 def option(default: Any, help: str, *, scope: str = "run", **allowed: Any) -> Any:
     """A field of a config dataclass.
 
-    scope: "run" where all nodes must hold the same value, "node" where each may have its own. allowed: above, at_least, below, at_most (numbers) and one_of (a tuple of values). Of a list or dict each object
-    gets its own copy; a class or function as default is called for each object. Raises TypeError for a rule that
-    doesn't exist.
+    scope: "run" where all nodes must hold the same value, "node" where each may have its own. allowed: above,
+    at_least, below, at_most (numbers) and one_of (a tuple of values). Of a list or dict each object gets its own copy;
+    a class or function as default is called for each object. Raises TypeError for a rule that doesn't exist.
     """
     if unknown := allowed.keys() - TESTS.keys():
         raise TypeError(f"option: no such rule: {', '.join(sorted(unknown))}; there are: {', '.join(TESTS)}")

@@ -108,7 +108,9 @@ def main() -> int:
     """Exit code 1 if something is broken."""
     rows = table()
     if not rows:
-        print(f"nothing is installed in {ENTRY_POINTS}: geomx itself must be installed (pip install .)", file=sys.stderr)
+        print(
+            f"nothing is installed in {ENTRY_POINTS}: geomx itself must be installed (pip install .)", file=sys.stderr
+        )
         return 1
     wide = [max(len(row[column]) for row in rows) for column in range(3)]
     for group, name, by, wrong in rows:

@@ -105,9 +105,14 @@ class NodeSpec:
             raise ConfigError(f"{self.role}: neither a LAN nor a WAN domain given, a node needs one")
 
     @property
+    def observes(self) -> bool:
+        """A master worker that configures and initialises, but contributes nothing."""
+        return self.is_master and self.is_central and not self.central_trains
+
+    @property
     def title(self) -> str:
         """'worker 1 of party a', as used in sentences."""
-        return title(self.role, self.party, self.rank, self.lan is None)
+        return "master worker" if self.observes else title(self.role, self.party, self.rank, self.lan is None)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

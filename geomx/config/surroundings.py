@@ -14,7 +14,9 @@ class Local:
     threads: int = option(0, "threads of each worker's framework; 0: this machine's cores / workers", at_least=0)
     stop_s: float = option(5.0, "after a failure or Ctrl-C, until nodes that still run are killed", above=0)
     control_host: str = option("", "address that nodes reach the launcher by; empty: a socket file, same machine only")
-    display: str = option("auto", "progress: live, plain lines, or as the terminal allows", one_of=("auto", "live", "plain"))
+    display: str = option(
+        "auto", "progress: live, plain lines, or as the terminal allows", one_of=("auto", "live", "plain")
+    )
     target: ClassVar[str] = "geomx.launchers.local:LocalLauncher"
 
 

@@ -60,6 +60,16 @@ class Synthetic:
 
 
 @dataclass
+class Script:
+    """task=script: an own script, unchanged, is each worker, as with `python -m geomx.exec`. It prints what it likes
+    into its node's log; rounds and losses are known only if it reports them."""
+
+    script: str = option("???", "file; relative to where the run was started")
+    arguments: list[str] = option([], "words that the script finds in sys.argv")
+    target: ClassVar[str] = ""
+
+
+@dataclass
 class Mxnet:
     """framework=mxnet"""
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from geomx.options import build, option
 from geomx.errors import ConfigError
+from geomx.options import build, option
 
 CENTRAL = "central"  # the party of the global scheduler and the global servers
 
@@ -37,6 +37,11 @@ class Hips(Topology):
     """Two tiers: workers, their party's local server, global servers."""
 
     central_workers: int = option(0, "workers in the central party; the first is the master worker", at_least=0)
+    observer: str = option(
+        "auto",
+        "a master worker that doesn't train, where there are no central workers; auto: for scripts",
+        one_of=("auto", "yes", "no"),
+    )
 
 
 @dataclass
@@ -72,8 +77,8 @@ def host_of(topology: Topology, party: str) -> str:
 
 def _refused(topology: Topology) -> ConfigError:
     return ConfigError(
-        f"topology.parties: {topology.parties!r} given, allowed is a number from 1 or a list of {{name, workers, host}} "
-        "with different names"
+        f"topology.parties: {topology.parties!r} given, allowed is a number from 1 or a list of "
+        "{name, workers, host} with different names"
     )
 
 

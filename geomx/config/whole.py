@@ -1,6 +1,7 @@
 """Rules that look at more than one option, and the ways between a Config and plain data."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from geomx import plugins
@@ -36,6 +37,7 @@ def judge(config: Config) -> None:
     _check_sync(config)
     _check_occupants(config)
     _check_prefixes(config)
+    _check_script(config)
     _check_declared(config)
 
 
@@ -107,6 +109,12 @@ def _check_prefixes(config: Config) -> None:
     known = ["central", *(p.name for p in parties(config.topology))]
     if unknown := sorted(getattr(config.launcher, "exec_prefix", {}).keys() - set(known)):
         raise ConfigError(f"launcher.exec_prefix.{unknown[0]}: no such party; there are: {', '.join(known)}")
+
+
+def _check_script(config: Config) -> None:
+    script = getattr(config.task, "script", None)
+    if script is not None and not Path(script).is_file():
+        raise ConfigError(f"task.script: {script!r} given, there is no such file in {Path.cwd()}")
 
 
 def _check_declared(config: Config) -> None:

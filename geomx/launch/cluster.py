@@ -27,7 +27,9 @@ class Cluster:
         return [_located(node, ports) for node in self.others]
 
 
-def cluster(config: Config, *, token: str, control: str, host: Callable[[str], str], log: Callable[[str], str]) -> Cluster:
+def cluster(
+    config: Config, *, token: str, control: str, host: Callable[[str], str], log: Callable[[str], str]
+) -> Cluster:
     """host(party): where others reach a party's nodes if the config doesn't say; log(name): a node's log file."""
     return _Maker(config, token, control, host, log).make()
 
@@ -38,7 +40,8 @@ class _Maker:
     ) -> None:
         self._config, self._host, self._log = config, host, log
         self._parties = parties(config.topology)
-        self._central_workers = getattr(config.topology, "central_workers", 0) if config.topology.tiers == 2 else 0
+        self._central_workers = getattr(config.topology, "central_workers", 0)
+        self._observers = 1 if _has_observer(config) else 0
         self._common = {
             "token": token,
             "control": control,
@@ -53,7 +56,9 @@ class _Maker:
         self._world = sum(p.workers for p in self._parties) + self._central_workers
 
     def make(self) -> Cluster:
-        wan = self._node("global_scheduler", CENTRAL, role="scheduler", wan=self._wan(), port=self._config.topology.port)
+        wan = self._node(
+            "global_scheduler", CENTRAL, role="scheduler", wan=self._wan(), port=self._config.topology.port
+        )
         schedulers = {WAN: dataclasses.replace(wan, is_central=True)}
         for party, lan in self._lans().items():
             schedulers[party] = self._node(f"{party}.scheduler", party, role="scheduler", lan=lan)
@@ -64,8 +69,8 @@ class _Maker:
         if self._config.topology.tiers == 1:
             return {}
         found = {p.name: self._lan(p.name, 1, p.workers) for p in self._parties}
-        if self._central_workers:
-            found[CENTRAL] = self._lan(CENTRAL, self._config.topology.global_servers, self._central_workers)
+        if members := self._central_workers + self._observers:
+            found[CENTRAL] = self._lan(CENTRAL, self._config.topology.global_servers, members)
         return found
 
     def _global_servers(self) -> Iterator[NodeSpec]:
@@ -82,6 +87,11 @@ class _Maker:
 
     def _workers(self) -> Iterator[NodeSpec]:
         lans, world_rank = self._lans(), 0
+        if self._observers:
+            yield self._node(
+                "master", CENTRAL, role="worker", rank=0, lan=lans[CENTRAL], is_central=True, is_master=True,
+                world=self._world,
+            )  # fmt: skip
         for party in [*self._parties, Party(CENTRAL, self._central_workers)]:
             for rank in range(party.workers):
                 lan = lans.get(party.name)
@@ -110,12 +120,18 @@ class _Maker:
         )
 
     def _lan(self, party: str, servers: int, workers: int) -> DomainSpec:
-        return DomainSpec(
-            scheduler_host=self._at(party), scheduler_port=0, num_servers=servers, num_members=workers
-        )
+        return DomainSpec(scheduler_host=self._at(party), scheduler_port=0, num_servers=servers, num_members=workers)
 
     def _at(self, party: str) -> str:
         return host_of(self._config.topology, party) or self._host(party)
+
+
+def _has_observer(config: Config) -> bool:
+    """A script waits for a master worker to configure the run; the built-in tasks do without."""
+    if config.topology.tiers == 1 or getattr(config.topology, "central_workers", 0):
+        return False
+    wanted = getattr(config.topology, "observer", "no")
+    return wanted == "yes" or (wanted == "auto" and hasattr(config.task, "script"))
 
 
 def _located(node: NodeSpec, ports: dict[str, int]) -> NodeSpec:

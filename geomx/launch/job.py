@@ -1,6 +1,8 @@
 """One run, from the first process to the last: starts the nodes, listens to them, and ends them however it goes."""
 
 import contextlib
+import dataclasses
+import itertools
 import logging
 import secrets
 import shutil
@@ -24,6 +26,7 @@ from geomx.spec import NodeSpec
 
 log = logging.getLogger("geomx")
 TICK_S = 0.1
+MOST_MESSAGES = 1000  # before looking at the processes again
 GRACE_S = 1.0  # after the first sign of a failure, for the others' words about it
 MARGIN_S = 10.0  # nodes end by their own deadlines first, with better words than ours
 
@@ -43,7 +46,12 @@ class Job:
     """A run of one config. `on_row` is given each row of metrics.jsonl."""
 
     def __init__(
-        self, config: Config, launcher: Launcher, out: Path, display: Plain | Live, on_row: Callable[[dict[str, float]], None]
+        self,
+        config: Config,
+        launcher: Launcher,
+        out: Path,
+        display: Plain | Live,
+        on_row: Callable[[dict[str, float]], None],
     ) -> None:
         self._config, self._launcher, self._display, self._on_row = config, launcher, display, on_row
         self._out, self._logs = out, out / "logs"
@@ -61,7 +69,11 @@ class Job:
         began_s = time.monotonic()
         with _control_address(self._config.launcher) as address:
             planned = cluster(
-                self._config, token=token, control="", host=self._launcher.host, log=lambda n: str(self._logs / f"{n}.log")
+                self._config,
+                token=token,
+                control="",
+                host=self._launcher.host,
+                log=lambda n: str(self._logs / f"{n}.log"),
             )
             self._remember(planned)
             self._inbox = Inbox(address, token, frozenset(n.name for n in self._nodes))
@@ -75,7 +87,7 @@ class Job:
         self._nodes = planned.nodes
         self._workers = {n.name: n.title for n in self._nodes if n.role == "worker"}
         self._blame = Blame(self._nodes, self._waited_for)
-        self.outcome.ledger = Ledger(list(self._workers))
+        self.outcome.ledger = Ledger([n.name for n in self._nodes if n.role == "worker" and not n.observes])
 
     def _conduct(self, planned: Cluster) -> None:
         join_s = self._config.timeouts.join_s
@@ -97,8 +109,6 @@ class Job:
         log.debug("%s: pid %d", node.name, pid)
 
     def _reachable(self, node: NodeSpec) -> NodeSpec:
-        import dataclasses
-
         return dataclasses.replace(node, control=self._inbox.address)
 
     def _ports(self, planned: Cluster) -> dict[str, int]:
@@ -108,9 +118,7 @@ class Job:
             for domain, node in planned.schedulers.items()
         }
 
-    def _until(
-        self, over: Callable[[], bool], within_s: float | None, what: str, roll_call: bool = False
-    ) -> None:
+    def _until(self, over: Callable[[], bool], within_s: float | None, what: str, roll_call: bool = False) -> None:
         """Serves the run until `over()`. Raises RunFailed for a failure, or after `within_s` for a node that didn't."""
         began_s = time.monotonic()
         next_call_s = began_s + self._config.timeouts.slow_s
@@ -125,7 +133,7 @@ class Job:
                 raise RunFailed(f"{late[0].title} did not {what} within {within_s:g} s; its log: {late[0].log}")
 
     def _serve(self) -> None:
-        for message in self._inbox.receive(TICK_S):
+        for message in itertools.islice(self._inbox.receive(TICK_S), MOST_MESSAGES):
             self._heard(message)
         for name, code in self._processes.poll():
             self._blame.ended(name, code, time.monotonic())
@@ -151,7 +159,7 @@ class Job:
             self._blame.done(node)
             if node in self._workers:
                 self.outcome.results[node] = body
-                self._rows(ledger.left(node))
+                self._rows(ledger.left(node) if node in ledger.workers else [])
 
     def _rows(self, rows: list[dict[str, float]]) -> None:
         goal = self._config.target.accuracy
@@ -183,7 +191,7 @@ class Job:
         ledger = self.outcome.ledger
         if not self._all_said("joined", self._nodes):
             return "the cluster was still waiting for all nodes to join"
-        own = node.name if node.role == "worker" else None
+        own = node.name if node.name in ledger.workers else None
         waiting = [self._workers[w] for w in self._workers if w != node.name and w not in self.outcome.results]
         by = f", by {_few(waiting)}" if waiting else ""
         return f"waited for: its part in round {ledger.last_step(own) + 1}{by}"

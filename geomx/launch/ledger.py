@@ -3,7 +3,15 @@
 from typing import Any
 
 TIERS = ("wan", "lan")
-TRAFFIC = ("up_bytes", "down_bytes", "up_payload_bytes", "down_payload_bytes", "messages", "dropped_parts", "init_bytes")
+TRAFFIC = (
+    "up_bytes",
+    "down_bytes",
+    "up_payload_bytes",
+    "down_payload_bytes",
+    "messages",
+    "dropped_parts",
+    "init_bytes",
+)
 BYTES = [f"{tier}_{direction}_bytes" for tier in TIERS for direction in ("up", "down")]
 
 
@@ -19,6 +27,11 @@ class Ledger:
         self._encoded_s = 0.0
         self.last: dict[str, float] = {}  # the newest complete row
         self.totals = {"samples": 0.0, "compute": 0.0, "wait": 0.0}
+
+    @property
+    def workers(self) -> list[str]:
+        """Those that train."""
+        return list(self._at)
 
     def step(self, worker: str, row: dict[str, Any]) -> list[dict[str, float]]:
         """A worker has finished a step; returns the rows that this completes."""

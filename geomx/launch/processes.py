@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from geomx.errors import RunFailed
 from geomx.spec import NodeSpec
 
 PR_SET_PDEATHSIG = 1
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded here: nothing may be loaded between fork and exec
 
 
@@ -33,7 +35,7 @@ class Processes:
 
     def start(self, node: NodeSpec, command: list[str], environment: dict[str, str], log: Path) -> int:
         """Returns the process id. Raises RunFailed if the command can't be started."""
-        with log.open("ab") as output:
+        with log.open("ab") as output, uninterrupted():  # or a child that was just made would not be known to us
             try:
                 process = subprocess.Popen(
                     command,
@@ -46,7 +48,7 @@ class Processes:
                 )
             except OSError as e:
                 raise RunFailed(f"{node.title}: can't start {command[0]}: {e.strerror}") from None
-        self._running[node.name] = process
+            self._running[node.name] = process
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended already: poll() tells
             process.stdin.write(node.to_json().encode() + b"\n")
@@ -75,9 +77,10 @@ class Processes:
 
     def kill(self) -> None:
         """All are gone when this returns."""
-        self._signal(signal.SIGKILL)
-        for name, process in list(self._running.items()):
-            self._ended(name, process.wait())
+        with uninterrupted():
+            self._signal(signal.SIGKILL)
+            for name, process in list(self._running.items()):
+                self._ended(name, process.wait())
 
     def _ended(self, name: str, code: int) -> None:
         process = self._running.pop(name)
@@ -92,6 +95,28 @@ class Processes:
         for process in self._running.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals that would end this process wait until the block is over; elsewhere than on the main thread, nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in ENDING if _is_handled(n)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def _is_handled(number: int) -> bool:
+    """Not ignored (nohup), and not set by something else than Python, which couldn't be put back."""
+    return signal.getsignal(number) not in (signal.SIG_IGN, None)
 
 
 def _die_with_parent() -> None:
