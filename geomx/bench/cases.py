@@ -1,0 +1,36 @@
+"""What the kv benchmark sends: the same tensors on both sides."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+# case -> (number of tensors, elements of each)
+CASES = {
+    "large": (50, 512_000),  # 25.6 M float32
+    "small": (2000, 256),
+    "tiny": (1, 1),
+}
+WORKERS_SUM = 3.0  # worker i pushes i + 1 everywhere; there are two
+
+
+def serve(prepare: Callable[[str], Callable[[], None]]) -> None:
+    """Answers commands on standard input until it ends. prepare(case) -> one round, ready and tried."""
+    rounds: dict[str, Callable[[], None]] = {}
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            case = command["case"]
+            if case not in rounds:
+                rounds[case] = prepare(case)
+            answer = {"seconds": _timed(rounds[case], command["rounds"])}
+        except Exception as e:
+            answer = {"error": f"{type(e).__name__}: {e}"}
+        print(json.dumps(answer), flush=True)
+
+
+def _timed(one_round: Callable[[], None], rounds: int) -> float:
+    began = time.perf_counter()
+    for _ in range(rounds):
+        one_round()
+    return time.perf_counter() - began
