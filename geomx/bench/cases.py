@@ -14,16 +14,19 @@ CASES = {
 WORKERS_SUM = 3.0  # worker i pushes i + 1 everywhere; there are two
 
 
-def serve(prepare: Callable[[str], Callable[[], None]]) -> None:
-    """Answers commands on standard input until it ends. prepare(case) -> one round, ready and tried."""
-    rounds: dict[str, Callable[[], None]] = {}
+Ways = dict[str, Callable[[], None]]  # name of a way to go one round -> one round
+
+
+def serve(prepare: Callable[[str], Ways]) -> None:
+    """Answers commands on standard input until it ends. prepare(case) -> the ways, with their tensors declared."""
+    cases: dict[str, Ways] = {}
     for line in sys.stdin:
         command = json.loads(line)
         try:
             case = command["case"]
-            if case not in rounds:
-                rounds[case] = prepare(case)
-            answer = {"seconds": _timed(rounds[case], command["rounds"])}
+            if case not in cases:
+                cases[case] = prepare(case)
+            answer = {"seconds": _timed(cases[case][command["way"]], command["rounds"])}
         except Exception as e:
             answer = {"error": f"{type(e).__name__}: {e}"}
         print(json.dumps(answer), flush=True)

@@ -1,12 +1,11 @@
 """One of our workers in the kv benchmark: its node spec is the first line of standard input."""
 
 import sys
-from collections.abc import Callable
 
 import numpy as np
 
 from geomx import node
-from geomx.bench.cases import CASES, WORKERS_SUM, serve
+from geomx.bench.cases import CASES, WORKERS_SUM, Ways, serve
 from geomx.kv import Store
 from geomx.spec import from_json
 
@@ -17,7 +16,7 @@ def main() -> None:
     built.start()
     store = Store(built.node, spec)
 
-    def prepare(case: str) -> Callable[[], None]:
+    def prepare(case: str) -> Ways:
         count, length = CASES[case]
         names = [f"{case}.{i}" for i in range(count)]
         values = [np.full(length, spec.rank + 1, np.float32) for _ in names]
@@ -30,7 +29,7 @@ def main() -> None:
         one_round()
         if not all((out == WORKERS_SUM).all() for out in outs):
             raise RuntimeError(f"{case}: expected {WORKERS_SUM} everywhere but got {outs[0].flat[0]}")
-        return one_round
+        return {"push_pull": one_round}
 
     serve(prepare)
     store.close()

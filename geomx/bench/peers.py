@@ -1,6 +1,6 @@
 """Worker processes that a benchmark commands by lines of JSON, and the clusters that they belong to.
 
-A command is {"case": ..., "rounds": n}, the answer {"seconds": for all n rounds} or {"error": a sentence}.
+A command is {"case": ..., "way": ..., "rounds": n}, the answer {"seconds": for all n rounds} or {"error": a sentence}.
 """
 
 import contextlib
@@ -80,14 +80,23 @@ class Peer:
 class Side:
     """A cluster of one server and two workers that runs cases on command."""
 
+    ways: Sequence[str] = ("push_pull",)
+
     def __init__(self) -> None:
         self.others: list[Peer] = []
         self.workers: list[Peer] = []
+        self._best: dict[str, str] = {}
 
     def seconds(self, case: str, rounds: int) -> float:
-        """For one round: all workers go through `rounds` of them together."""
+        """For one round, by the way that was fastest when the case came first: all workers go together."""
+        if case not in self._best:
+            tried = {way: min(self._go(case, way, rounds) for _ in range(2)) for way in self.ways}
+            self._best[case] = min(tried, key=tried.__getitem__)
+        return self._go(case, self._best[case], rounds)
+
+    def _go(self, case: str, way: str, rounds: int) -> float:
         for worker in self.workers:
-            worker.command(case=case, rounds=rounds)
+            worker.command(case=case, way=way, rounds=rounds)
         return max(worker.answer()["seconds"] for worker in self.workers) / rounds
 
     def stop(self) -> None:
@@ -112,6 +121,8 @@ class Ours(Side):
 
 class Stock(Side):
     """MXNet's own dist_sync, as its wheel brings it."""
+
+    ways = ("one by one", "lists", "push_pull")
 
     def __init__(self) -> None:
         super().__init__()
