@@ -92,11 +92,11 @@ class Inbox:
     def _read(self, frame: bytes) -> Message | None:
         try:
             given = json.loads(frame)
-            token, message = given["token"], Message(given["from"], given["kind"], given["body"])
+            message = Message(given["from"], given["kind"], given["body"])
+            known = message.sender in self._names and message.kind in KINDS and isinstance(message.body, dict)
+            if known and given["token"] == self._token:
+                return message
         except (ValueError, KeyError, TypeError, RecursionError):
-            token = message = None
-        known = message and message.sender in self._names and message.kind in KINDS and isinstance(message.body, dict)
-        if not known or token != self._token:
-            self.refused += 1
-            return None
-        return message
+            pass  # whatever it was, it is no message of ours
+        self.refused += 1
+        return None

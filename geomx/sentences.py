@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ReadonlyConfigError
 
 from geomx.config import MANY
 from geomx.errors import Told
@@ -33,7 +33,8 @@ def sentence(e: BaseException) -> str:
     if isinstance(inner, OmegaConfBaseException):
         return _unknown_option(inner) if is_unknown_option(e) else _bad_value(inner, str(e))
     if text.startswith("Ambiguous value"):
-        return f"{text.split()[4]}: several values are a sweep (add -m) or a list (write [a,b])"
+        key = text.split()[4].strip("':").partition("=")[0]
+        return f"{key}: several values are a sweep (add -m) or a list (write [a,b])"
     return text if isinstance(e, HydraException) else f"{type(e).__name__}: {text}".removesuffix(": ")
 
 
@@ -50,6 +51,8 @@ def _unknown_option(e: OmegaConfBaseException) -> str:
     if where in MANY and name in choices(where):
         return f"{where}.{name}: {name} is not chosen; choose it too ({where}={'+'.join([*parent, name])})"
     known = [str(key) for key in parent if key != "name"]
+    if "[" in where:
+        return f"{e.full_key}: isn't written out in the list, so it can't be overridden; write it there"
     close = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}" if known else ""
     choice = parent.get("name") if where and "." not in where else None
@@ -58,6 +61,9 @@ def _unknown_option(e: OmegaConfBaseException) -> str:
 
 def _bad_value(e: OmegaConfBaseException, told: str) -> str:
     line = re.search(r"Error merging override \+*(\S+?)=(.*)", told)  # below a mapping full_key is wrong, this is not
+    if isinstance(e, ReadonlyConfigError):
+        group = str(e.full_key).rpartition(".")[0]
+        return f"{e.full_key}: can't be set; another choice is made with {group}=..."
     key, given = line.groups() if line else (str(e.full_key), getattr(e, "value", "this"))
     name, cls = key.rpartition(".")[2], e.object_type
     known = isinstance(cls, type) and name in fields_of(cls)

@@ -57,7 +57,8 @@ def parties(topology: Topology) -> list[Party]:
     if type(given) is int:
         given = {f"party{i}": {} for i in range(given)}
     if isinstance(given, dict):
-        given = [{"name": name, **(party or {})} for name, party in given.items() if isinstance(party, dict | None)]
+        named = all(isinstance(party, dict | None) for party in given.values())
+        given = [{"name": name, **(party or {})} for name, party in given.items()] if named else None
     if not isinstance(given, list) or not given or not all(isinstance(p, dict) for p in given):
         raise _refused(topology)
     found = [build(Party, {"workers": topology.workers, **p}, f"topology.parties.{i}") for i, p in enumerate(given)]

@@ -1,6 +1,7 @@
 """A core that only joins and leaves: nodes meet at their scheduler over TCP, and see each other go."""
 
 import contextlib
+import ctypes
 import os
 import socket
 import threading
@@ -69,6 +70,8 @@ class Node:
     def start(self):
         if os.environ.get("FAKE_REFUSE") == f"{self.given['party']}/{self.role}":
             raise Refused("compression is none here but fp16 at worker 0 of party party0")
+        if os.environ.get("FAKE_BLOCK"):
+            block_for_ever()
         if self.role == "scheduler":
             self._gather()
         else:
@@ -143,3 +146,10 @@ class Node:
 
     def counters(self):
         return {"wan.up_bytes": 100.0, "lan.up_bytes": 10.0, "encode_s": 0.5, "wan.messages": 2.0}
+
+
+def block_for_ever():
+    """As a wait inside C++ that never looks at signals: a mutex that is locked twice."""
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)

@@ -1,6 +1,7 @@
 """A worker that does nothing at a stated pace, and what FAKE_SCRIPT says at a stated step.
 
-FAKE_SCRIPT: {"party0.worker1": {"step": 3, "do": "raise"}}; do: raise, kill, stop, exit, sleep, or end."""
+FAKE_SCRIPT: {"party0.worker1": {"step": 3, "do": "raise"}}; do: raise, kill, stop, exit, sleep, or end;
+seeds: only in runs with these."""
 
 import json
 import os
@@ -13,6 +14,8 @@ STEP_S = float(os.environ.get("FAKE_STEP_S", "0.01"))
 
 def run_worker(spec, node, emit):
     script = json.loads(os.environ.get("FAKE_SCRIPT", "{}")).get(spec.name, {})
+    if spec.seed not in script.get("seeds", [spec.seed]):
+        script = {}
     began, steps = time.monotonic(), 0
     for step in range(1, STEPS + 1):
         if script.get("step") == step and act(script["do"]) == "end":
