@@ -257,7 +257,8 @@ def _summed(name: str, arrays: list[Array]) -> Array:
     if len(arrays) == 1:
         return _readable(name, arrays[0])
     wide = np.float32 if arrays[0].dtype.itemsize < 4 else arrays[0].dtype
-    return np.sum([_readable(name, a) for a in arrays], axis=0, dtype=wide).astype(arrays[0].dtype)
+    total: Array = np.sum([_readable(name, a) for a in arrays], axis=0, dtype=wide).astype(arrays[0].dtype)
+    return total
 
 
 class _Target:

@@ -26,11 +26,12 @@ from geomx.kv import Store, pairs_of, priorities_of, seconds_of
 from geomx.spec import NodeSpec
 
 mx = mxshim.mxnet()
+_Base: Any = mx.kvstore.KVStoreBase
 
 KINDS = ("dist_sync", "dist_async", "dist_device_sync", "dist_sync_device", "dist")
 
 
-class MxStore(Store, mx.kvstore.KVStoreBase):  # type: ignore[misc]  # MXNet has no types
+class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
     """`geomx.kv.Store` for MXNet's arrays; a key may be given a list of arrays, one a device."""
 
     def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync", engine: Engine | None = None) -> None:
@@ -54,8 +55,8 @@ class MxStore(Store, mx.kvstore.KVStoreBase):  # type: ignore[misc]  # MXNet has
         for name, arrays, rank in zip(names, groups, priorities_of(priority, names), strict=True):
             self._push(name, _source(_dense(name, arrays)), rank)
 
-    def pull(self, key: Any, out: Any = None, priority: int | Sequence[int] = 0, ignore_sparse: bool = True,
-             timeout: float | None = None) -> None:
+    def pull(self, key: Any, out: Any = None, priority: int | Sequence[int] = 0,
+             timeout: float | None = None, ignore_sparse: bool = True) -> None:
         """As `Store.pull`, but returns at once; whoever reads `out` waits."""
         self._check()
         names, groups = pairs_of(key, out)

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def _import_without_role() -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it uses of numpy and distutils is deprecated, which helps no user
-            import mxnet  # noqa: F401
+            import_module("mxnet")
     except (ImportError, OSError, AttributeError) as e:
         raise ConfigError(f"framework mxnet: can't be imported: {e}; install it with: pip install 'geomx[mxnet]'") from e
     finally:

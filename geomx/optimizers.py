@@ -40,7 +40,7 @@ def checked(optimizer: str | Mapping[str, Any], **params: Scalar) -> dict[str, S
     checked("adam", learning_rate=0.01) and checked({"name": "adam", "learning_rate": 0.01}) are the same. Parameters
     that aren't given aren't added: defaults belong to whoever updates.
     """
-    given = {"name": optimizer} if isinstance(optimizer, str) else dict(optimizer)
+    given: dict[str, Any] = {"name": optimizer} if isinstance(optimizer, str) else dict(optimizer)
     given.update(params)
     name = given.pop("name", None)
     if not isinstance(name, str) or not _WORD.fullmatch(name.lower()):

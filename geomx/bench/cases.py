@@ -26,7 +26,7 @@ def serve(prepare: Callable[[str], Ways]) -> None:
             case = command["case"]
             if case not in cases:
                 cases[case] = prepare(case)
-            answer = {"seconds": _timed(cases[case][command["way"]], command["rounds"])}
+            answer: dict[str, float | str] = {"seconds": _timed(cases[case][command["way"]], command["rounds"])}
         except Exception as e:
             answer = {"error": f"{type(e).__name__}: {e}"}
         print(json.dumps(answer), flush=True)

@@ -97,7 +97,7 @@ class Side:
     def _go(self, case: str, way: str, rounds: int) -> float:
         for worker in self.workers:
             worker.command(case=case, way=way, rounds=rounds)
-        return max(worker.answer()["seconds"] for worker in self.workers) / rounds
+        return max(float(worker.answer()["seconds"]) for worker in self.workers) / rounds
 
     def stop(self) -> None:
         for peer in (*self.workers, *self.others):

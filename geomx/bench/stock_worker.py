@@ -8,6 +8,7 @@ checked.
 import os
 import sys
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from geomx.bench.cases import CASES, WORKERS_SUM, Ways, serve
 def main() -> None:
     warnings.simplefilter("ignore")
     if "bool" not in vars(np):
-        np.bool = np.bool_
-    import mxnet as mx  # serves and ends here, unless this is a worker
+        setattr(np, "bool", np.bool_)  # noqa: B010
+    mx: Any = import_module("mxnet")  # serves and ends here, unless this is a worker
 
     store = mx.kv.create("dist_sync")
     first_key = iter(range(0, 1 << 30, 1 << 20))

@@ -171,7 +171,8 @@ def _drawn(rng: np.random.Generator, units: int, inputs: int) -> Floats:
 
 def _softmax(logits: Floats) -> Floats:
     raised: Floats = np.exp(logits - logits.max(1, keepdims=True))
-    return raised / raised.sum(1, keepdims=True)
+    raised /= raised.sum(1, keepdims=True)
+    return raised
 
 
 def _cross_entropy(chances: Floats, y: NDArray[np.int32]) -> float:

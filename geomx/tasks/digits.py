@@ -1,5 +1,6 @@
 """task=digits: scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, which need no download."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def make(options: Any) -> ImageTask:
 def load() -> Data:
     """1,437 images to train on, 360 to test, each (1, 8, 8) from 0 to 1. Raises ConfigError without scikit-learn."""
     try:
-        from sklearn.datasets import load_digits
+        load_digits = import_module("sklearn.datasets").load_digits
     except ImportError as e:
         raise ConfigError(f"task digits: needs scikit-learn, which can't be imported: {e}; pip install scikit-learn") from e
     raw = load_digits()
