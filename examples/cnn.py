@@ -11,8 +11,10 @@ import argparse
 import time
 
 import numpy as np
+
 from geomx.mxnet import mx  # with python -m geomx.exec, `import mxnet as mx` does as well
-from mxnet import autograd, gluon
+
+autograd, gluon = mx.autograd, mx.gluon
 
 
 def arguments():

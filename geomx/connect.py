@@ -6,13 +6,22 @@ GEOMX_SPEC names a file with a NodeSpec as JSON (a launcher writes it); without 
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from geomx import env
+from geomx import env, exits
 from geomx._core import Node
 from geomx.errors import ConfigError
+from geomx.kv import Store
+from geomx.lifeline import end_on_interrupt
 from geomx.spec import NodeSpec, from_json, setting
+
+if TYPE_CHECKING:
+    from geomx.node import Built
+
+S = TypeVar("S", bound=Store)
 
 
 def spec_of(environ: Mapping[str, str], kind: str = "dist_sync") -> NodeSpec:
@@ -38,18 +47,36 @@ def with_kind(spec: NodeSpec, kind: str) -> NodeSpec:
     return spec
 
 
-def join(spec: NodeSpec) -> Node:
-    """A started node. Raises what `Node.start` raises, and ConfigError for a worker count that isn't true."""
+def store(kind: str = "dist_sync") -> Store:
+    """Joins as this process's environment says; the store takes numpy's arrays. The script's normal end is a leave, an
+    exception a failure of the run."""
+    return joined(Store, kind)
+
+
+def joined(make: Callable[[Node, NodeSpec, str, Callable[[], None]], S], kind: str) -> S:
+    """make(node, spec, kind, closer) with a node that has joined as this process's environment says. Raises what
+    `Node.start` raises, and ConfigError for what is refused here."""
+    spec = spec_of(os.environ, kind)
+    built = join(spec)
+    made = make(built.node, spec, kind, built.close)
+    exits.watch(made)
+    return made
+
+
+def join(spec: NodeSpec) -> "Built":
+    """A started node. After Ctrl-C it fails the run even if Python doesn't get to raise KeyboardInterrupt."""
     from geomx import node
 
     built = node.build(spec)
+    if threading.current_thread() is threading.main_thread():
+        end_on_interrupt(built.node.fail)
     try:
         built.start()
         _check_world(spec, built.node)
     except BaseException:
-        built.node.close()
+        built.close()
         raise
-    return built.node
+    return built
 
 
 def _check_world(spec: NodeSpec, node: Node) -> None:
@@ -65,9 +92,3 @@ def _read(path: Path) -> NodeSpec:
         return from_json(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise ConfigError(f"GEOMX_SPEC: {path} can't be read: {e.strerror}") from None
-
-
-def worker(kind: str = "dist_sync") -> tuple[Node, NodeSpec]:
-    """Joins as this process's environment says."""
-    spec = spec_of(os.environ, kind)
-    return join(spec), spec

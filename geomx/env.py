@@ -255,7 +255,8 @@ def _check_local_server(given: _Given) -> None:
 
 
 def _check_central_servers(given: _Given) -> None:
-    local, across = given.need("DMLC_NUM_SERVER", "global server"), given.need("DMLC_NUM_GLOBAL_SERVER", "global server")
+    local = given.need("DMLC_NUM_SERVER", "global server")
+    across = given.need("DMLC_NUM_GLOBAL_SERVER", "global server")
     if local != across:
         raise ConfigError(f"DMLC_NUM_SERVER: {local} given on a global server but DMLC_NUM_GLOBAL_SERVER={across}: in "
                           "the central party they are the same servers, so allowed are equal numbers")

@@ -12,7 +12,7 @@ A store is used by one thread at a time.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,19 +32,20 @@ Arrays = Array | Sequence[Array]
 
 
 class Store:
-    """One worker's view of the cluster. `node` is started already; the store leaves and closes it.
+    """One worker's view of the cluster. `node` is started already; `geomx.connect.store()` joins and makes one.
 
     With several devices a key may be given a list of arrays: they are summed before they are pushed, and a pull fills
-    all of them.
+    all of them. `close` leaves, and then calls `closer`, by default the node's own close.
     """
 
-    def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync") -> None:
+    def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync",
+                 closer: Callable[[], None] | None = None) -> None:
         self.node = node
         self.spec = spec
         self._kind = kind
         self.gradients_ready_at = 0.0  # time.perf_counter() when the last push began: all gradients were there
         self._ended = False
-        exits.watch(self)
+        self._closer = closer or node.close
 
     # --- who is who ---------------------------------------------------------------------------------------------
     @property
@@ -201,7 +202,7 @@ class Store:
             self.fail(str(e))
             raise
         finally:
-            self.node.close()
+            self._closer()
 
     def __enter__(self) -> "Store":
         return self

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,10 @@ KINDS = ("dist_sync", "dist_async", "dist_device_sync", "dist_sync_device", "dis
 class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
     """`geomx.kv.Store` for MXNet's arrays; a key may be given a list of arrays, one a device."""
 
-    def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync", engine: Engine | None = None) -> None:
-        super().__init__(node, spec, kind)
-        self._engine = engine or _engine()
+    def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync",
+                 closer: Callable[[], None] | None = None) -> None:
+        super().__init__(node, spec, kind, closer)
+        self._engine = _engine()
         self._fences: dict[str, Any] = {}
         self._failure = ""  # the first sentence that an operation ended with
 
@@ -79,7 +80,7 @@ class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
 
     def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
         """Raises Error: only dense arrays are served."""
-        raise Error(f"key {key!r}: row_sparse_pull isn't offered; use dense parameters (stype and grad_stype 'default')")
+        raise Error(f"key {key!r}: row_sparse_pull isn't offered; use dense parameters (stype, grad_stype 'default')")
 
     # --- configuration ------------------------------------------------------------------------------------------
     def set_optimizer(self, optimizer: Any, timeout: float | None = None, **params: optimizers.Scalar) -> None:
@@ -207,8 +208,7 @@ def create(kind: str = "dist_sync") -> MxStore:
     asks for another kind raises Error."""
     global _store
     if _store is None:
-        node, spec = connect.worker(kind)
-        _store = MxStore(node, spec, kind)
+        _store = connect.joined(MxStore, kind)
     elif ("async" in kind) != ("async" in _store.type):
         raise Error(f"this process already has a store of type {_store.type}, it can't have one of type {kind} too")
     return _store

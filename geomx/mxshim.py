@@ -41,6 +41,6 @@ def _import_without_role() -> None:
             warnings.simplefilter("ignore")  # what it uses of numpy and distutils is deprecated, which helps no user
             import_module("mxnet")
     except (ImportError, OSError, AttributeError) as e:
-        raise ConfigError(f"framework mxnet: can't be imported: {e}; install it with: pip install 'geomx[mxnet]'") from e
+        raise ConfigError(f"framework mxnet: can't be imported: {e}; pip install 'geomx[mxnet]'") from e
     finally:
         os.environ.update(hidden)

@@ -68,8 +68,8 @@ def _refuse_what_cant_travel(name: str, optimizer: Any) -> None:
         named = [p.name for p in params.values() if getattr(p, multiplier, 1.0) != 1.0]
         named += [str(k) for k, v in (getattr(optimizer, multiplier, None) or {}).items() if v != 1.0]
         if named:
-            raise ConfigError(f"optimizer {name}: {multiplier} of {named[0]} isn't 1, which the servers can't do: leave "
-                              "the optimizer on the workers (update_on_kvstore=False)")
+            raise ConfigError(f"optimizer {name}: {multiplier} of {named[0]} isn't 1, which the servers can't do: "
+                              "leave the optimizer on the workers (update_on_kvstore=False)")
 
 
 def _own_params(cls: type) -> list[str]:

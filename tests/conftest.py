@@ -1,4 +1,4 @@
-"""Makes the checkout importable, and stands in for the C++ core where it isn't built: unit tests need its errors only."""
+"""Makes the checkout importable, and stands in for the C++ core where it isn't built: unit tests need its errors."""
 
 import atexit
 import shutil

@@ -114,8 +114,8 @@ class Ours(Side):
             spec = NodeSpec(role=role, name=role, party="central", is_central=True, wan=wan, local=local)
             self.others.append(Peer(f"our {role}", ["-m", "geomx.node", "-"], {}, spec.to_json()))
         for rank in range(WORKERS):
-            spec = NodeSpec(role="worker", name=f"worker{rank}", party=f"party{rank}", party_rank=rank, rank=rank, wan=wan,
-                            local=local, world=WORKERS, world_rank=rank)  # fmt: skip
+            spec = NodeSpec(role="worker", name=f"worker{rank}", party=f"party{rank}", party_rank=rank, rank=rank,
+                            wan=wan, local=local, world=WORKERS, world_rank=rank)  # fmt: skip
             self.workers.append(Peer(f"our worker {rank}", ["-m", "geomx.bench.our_worker"], {}, spec.to_json()))
 
 
@@ -128,9 +128,12 @@ class Stock(Side):
         super().__init__()
         common = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(free_port()), "DMLC_NUM_SERVER": "1",
                   "DMLC_NUM_WORKER": str(WORKERS), "DMLC_NODE_HOST": "127.0.0.1"}  # fmt: skip
-        worker = ["-m", "geomx.bench.stock_worker"]
-        self.others = [Peer(f"MXNet's {role}", worker, {**common, "DMLC_ROLE": role}) for role in ("scheduler", "server")]
-        self.workers = [Peer(f"MXNet's worker {i}", worker, {**common, "DMLC_ROLE": "worker"}) for i in range(WORKERS)]
+        self.others = [_stock(role, common, role) for role in ("scheduler", "server")]
+        self.workers = [_stock(f"worker {i}", common, "worker") for i in range(WORKERS)]
+
+
+def _stock(name: str, common: Mapping[str, str], role: str) -> Peer:
+    return Peer(f"MXNet's {name}", ["-m", "geomx.bench.stock_worker"], {**common, "DMLC_ROLE": role})
 
 
 def free_port() -> int:

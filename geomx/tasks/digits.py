@@ -22,7 +22,7 @@ def load() -> Data:
     try:
         load_digits = import_module("sklearn.datasets").load_digits
     except ImportError as e:
-        raise ConfigError(f"task digits: needs scikit-learn, which can't be imported: {e}; pip install scikit-learn") from e
+        raise ConfigError(f"task digits: scikit-learn can't be imported: {e}; pip install scikit-learn") from e
     raw = load_digits()
     images = (raw.images / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)
     labels = raw.target.astype(np.int32)

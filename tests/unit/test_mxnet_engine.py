@@ -229,7 +229,7 @@ def test_an_updater_by_name_is_mxnets_own():
 def test_mx_kv_create_gives_this_store(monkeypatch):
     cluster = Cluster(1)
     spec = NodeSpec(role="worker", party="a", lan=LAN)
-    monkeypatch.setattr(front.connect, "worker", lambda kind: (cluster.nodes[0], spec))
+    monkeypatch.setattr(front.connect, "joined", lambda make, kind: make(cluster.nodes[0], spec, kind))
     kv = mx.kv.create("dist_sync")
     assert isinstance(kv, front.MxStore) and isinstance(kv, mx.kvstore.KVStoreBase) and kv.type == "dist_sync"
     assert mx.kv.create("dist_device_sync") is kv

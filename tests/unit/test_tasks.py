@@ -88,7 +88,10 @@ def test_missing_files_are_named_with_where_to_put_them(tmp_path, task):
         make(task, data_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("bad", [b"", b"\x00\x00\x08", b"<html>", idx(np.zeros((2, 2)))[:-1], b"\0\0\x08\x04" + b"\0" * 16])
+BROKEN = [b"", b"\0\0\x08", b"<html>", idx(np.zeros((2, 2)))[:-1], b"\0\0\x08\x04" + b"\0" * 16]
+
+
+@pytest.mark.parametrize("bad", BROKEN)
 def test_broken_files_are_named(tmp_path, bad):
     (tmp_path / "train-images-idx3-ubyte").write_bytes(bad)
     with pytest.raises(ConfigError, match="train-images-idx3-ubyte: "):

@@ -39,7 +39,7 @@ def train(workers=4, observer=False, configs=None, **options):
 @pytest.mark.parametrize("where", ["server", "worker"])
 @pytest.mark.parametrize("split", ["iid", "class"])
 def test_workers_learn_together_and_end_with_the_same_weights(where, split):
-    cluster, results, rows = train(where=where, split=split)
+    cluster, results, _ = train(where=where, split=split)
     assert results[0]["accuracy"] > 0.93
     assert len({r["weights_hash"] for r in results}) == 1
     assert [r["rounds"] for r in results] == [72] * 4 and results[0]["samples"] == 6 * 359
@@ -48,8 +48,6 @@ def test_workers_learn_together_and_end_with_the_same_weights(where, split):
 
 
 def test_alone_a_worker_with_its_own_classes_stays_below_0_6():
-    data_of_worker_0 = train(workers=4, split="class", configs=None)
-    assert data_of_worker_0[1][0]["accuracy"] > 0.9
     cluster = Cluster(1)
     spec = NodeSpec(role="worker", party="a", lan=LAN, config=config(split="class"), world=4, world_rank=0)
     assert run_worker(spec, cluster.nodes[0], lambda kind, row: None)["accuracy"] < 0.6
@@ -59,7 +57,7 @@ def test_the_mean_gradient_counts_whatever_the_number_of_workers():
     """sgd on the server: 1 worker and 4 workers with the same samples make the same step."""
     weights = []
     for workers in (1, 4):
-        cluster, results, _ = train(workers=workers, optimizer={"name": "sgd"}, epochs=1, max_rounds=1, batch_size=2000)
+        cluster, _, _ = train(workers=workers, optimizer={"name": "sgd"}, epochs=1, max_rounds=1, batch_size=2000)
         weights.append(np.concatenate([k.values[-1].ravel() for k in cluster.keys.values()]))
     assert np.abs(weights[0] - weights[1]).max() < 0.01 * np.abs(weights[0]).max()
 
@@ -94,7 +92,7 @@ def test_a_failed_run_raises_its_sentence():
 
 
 def test_optimizers_that_numpy_lacks_are_refused():
-    with pytest.raises(ConfigError, match="sync.optimizer.name: 'dcasgd' given, on workers framework=numpy has sgd and"):
+    with pytest.raises(ConfigError, match="sync.optimizer.name: 'dcasgd' given, on workers framework=numpy has"):
         train(workers=1, where="worker", optimizer={"name": "dcasgd"})
 
 
