@@ -102,7 +102,8 @@ def objective(config: Config, told: dict[str, Any], single: bool) -> float | Non
 def _compare_weights(config: Config, outcome: Outcome) -> None:
     by_hash: dict[str, list[str]] = {}
     for name, result in outcome.results.items():
-        by_hash.setdefault(result.get("weights_hash") or "none", []).append(name)
+        if found := result.get("weights_hash"):  # neither observers nor scripts tell
+            by_hash.setdefault(found, []).append(name)
     if len(by_hash) > 1 and getattr(config.sync, "name", "") == "fsa":
         log.warning(
             "workers ended with different weights: %s", "; ".join(", ".join(names) for names in by_hash.values())

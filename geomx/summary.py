@@ -37,7 +37,8 @@ def empty(config: Any) -> dict[str, Any]:
 
 def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
     """What a run's outcome adds to `empty`. Without workers' results, the last complete round speaks."""
-    ledger, results = outcome.ledger, list(outcome.results.values())
+    ledger = outcome.ledger
+    results = [r for worker, r in outcome.results.items() if worker in ledger.workers]
     accuracy = _mean(results, "accuracy", ledger.last.get("accuracy"))
     return {
         "nodes": outcome.nodes,

@@ -221,7 +221,7 @@ class Job:
             "pid": hello.get("pid"),
             "host": hello.get("host"),
             "exit_code": self._processes.exit_codes.get(node.name),
-            "weights_hash": self.outcome.results.get(node.name, {}).get("weights_hash"),
+            "weights_hash": self.outcome.results.get(node.name, {}).get("weights_hash") or None,
         }
 
 

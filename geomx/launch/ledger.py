@@ -25,7 +25,7 @@ class Ledger:
         self._next = 1
         self._counters: dict[str, dict[str, float]] = {}
         self._encoded_s = 0.0
-        self.last: dict[str, float] = {}  # the newest complete row
+        self.last: dict[str, float] = {}  # the newest complete row, with the newest accuracy
         self.totals = {"samples": 0.0, "compute": 0.0, "wait": 0.0}
 
     @property
@@ -99,7 +99,7 @@ class Ledger:
         if evaluated:
             row["accuracy"] = sum(evaluated) / len(evaluated)
         row |= {name: int(self.sum(name.replace("_", ".", 1))) for name in BYTES}
-        self.last = row
+        self.last = self.last | row
         return row
 
     def _newly_encoded_s(self) -> float:

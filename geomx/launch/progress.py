@@ -84,15 +84,15 @@ def _tier_bytes(ledger: Ledger, tier: str) -> float:
 
 
 def _table(ledger: Ledger, workers: Mapping[str, str]) -> Any:
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=line(ledger), title_justify="left", box=None)
-    table.add_column("worker")
-    table.add_column("round", justify="right")
+    table = Table(box=None, show_header=False)
     waiting = set(ledger.waiting())
     for name, title in workers.items():
-        table.add_row(title, f"{ledger.last_step(name)}{' waits' if name in waiting else ''}")
-    return table
+        table.add_row(title, f"round {ledger.last_step(name)}", "waits" if name in waiting else "")
+    return Group(Text(line(ledger), style="bold", no_wrap=True), table)
 
 
 def _redirected() -> list[tuple[Any, Any]]:

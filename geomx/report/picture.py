@@ -60,9 +60,10 @@ def _learning(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 def _traffic(axes: Any, rows: list[dict[str, Any]]) -> None:
     for tier, style in (("wan", "-"), ("lan", "--")):
-        for direction, color in (("up", "tab:red"), ("down", "tab:purple")):
+        for direction, color, width in (("up", "tab:orange", 4), ("down", "tab:purple", 1.5)):  # often the same line
             times, values = _column(rows, f"{tier}_{direction}_bytes")
-            axes.plot(times, [v / 1e6 for v in values], style, color=color, label=f"{tier.upper()} {direction}")
+            label = f"{tier.upper()} {direction}"
+            axes.plot(times, [v / 1e6 for v in values], style, color=color, linewidth=width, label=label)
     axes.set_ylabel("MB so far")
     axes.set_xlabel("seconds")
     axes.legend(loc="upper left")

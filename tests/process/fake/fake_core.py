@@ -19,6 +19,10 @@ class Timeout(Error):
     pass
 
 
+class Ticket:
+    pass
+
+
 class Domain:
     def __init__(self, *, scheduler_host, scheduler_port, num_servers, num_members):
         self.address = scheduler_host, scheduler_port
@@ -45,7 +49,8 @@ class Node:
 
     def __init__(self, **given):
         self.given, self.name, self.rank, self.addresses = given, "fake", given["rank"], {}
-        self.role = given["role"]
+        self.role, self.party, self.global_rank = given["role"], given["party"], 0
+        self.num_workers = self.num_all_workers = 0
         self.domains = {n: d for n in ("lan", "wan") if (d := given[n])}
         self.links, self.failed, self.sent = {}, "", 0
         if self.role == "scheduler":
