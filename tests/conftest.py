@@ -1,6 +1,7 @@
 """Makes the checkout importable, and stands in for the C++ core where it isn't built: unit tests need its errors."""
 
 import atexit
+import os
 import shutil
 import sys
 import tempfile
@@ -49,6 +50,8 @@ def _offer_entry_points() -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: geomx\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[geomx.plugins]\n" + table.replace('"', ""))
     sys.path.append(str(where))
+    own = [str(ROOT), str(where), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(own)  # for processes that tests start
 
 
 _offer_entry_points()
