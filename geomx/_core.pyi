@@ -139,11 +139,13 @@ class Node:
         outs: Sequence[NDArray[Any]],
         priorities: Sequence[int] = ...,
     ) -> Ticket: ...
-    def push_address(self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int,
-                     done: Callable[[str], None]) -> None:
+    def push_address(
+        self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int, done: Callable[[str], None]
+    ) -> None:
         """For frameworks with an engine of their own: done(error) is called once, on the node's thread; "" if well."""
-    def pull_address(self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int,
-                     done: Callable[[str], None]) -> None: ...
+    def pull_address(
+        self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int, done: Callable[[str], None]
+    ) -> None: ...
     def barrier(self, world: bool = False, timeout_s: float = -1.0) -> None: ...
     def report(self, name: str, value: float) -> None:
         """A figure that techniques use (the loss)."""

@@ -1,0 +1,262 @@
+"""All that a plugin author imports. Light: neither the core nor Hydra nor a framework is loaded by it.
+
+A plugin is a distribution with entry points in the group `geomx.plugins`, named `<config group>.<choice>`, each of
+which points at a dataclass whose fields are the options (`option`). What the dataclass must offer besides, depends on
+the group:
+
+    compression  the methods of `Compression`
+    transport    nothing yet
+    scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`
+    topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
+    launcher     `target`: "module:class", a `Launcher` that takes the dataclass
+    tracking     `target`: "module:class", a `Tracker` that takes the dataclass; empty: nothing is tracked
+    framework    `target`: "module:function" that takes the dataclass
+    task         `target`: the same
+
+A dataclass may say what its choice can't be combined with and what it can't do without, as class variables:
+
+    forbids: ClassVar[dict[str, str]] = {"topology=flat": "there are no parties to relay between"}
+    needs: ClassVar[dict[str, str]] = {"sync=fsa": "residuals are kept for rounds that all parties share"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from geomx.errors import ConfigError, Forbidden, RunFailed
+from geomx.options import option
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from geomx.spec import NodeSpec
+
+__all__ = [
+    "Codec",
+    "CodecChoice",
+    "Compression",
+    "ConfigError",
+    "Forbidden",
+    "Launcher",
+    "NativeCodec",
+    "PartInfo",
+    "Placement",
+    "Policy",
+    "PythonCodec",
+    "RunFailed",
+    "RunInfo",
+    "Shard",
+    "Tracker",
+    "option",
+]
+
+
+# --- compression ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CodecChoice:
+    """A codec by name and its parameters, numbers and words. "identity" sends values as they are."""
+
+    name: str = "identity"
+    params: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+class Policy:
+    """Which codec for which tensor, tier and direction. Asked once a key, on every node: the answer must depend on
+    nothing but the arguments and the plugin's options."""
+
+    def choose(self, name: str, length: int, dtype: str, tier: str, direction: str) -> CodecChoice:
+        """length: elements of the whole tensor; dtype: "float32", ...; tier: "lan" or "wan"; direction: "up" or
+        "down". Raises ConfigError for a tensor that can't be compressed as the options ask."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class NativeCodec:
+    """A shared library that exports `geomx_plugin_v1` (geomx/plugin.h) and adds codecs by name."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class PythonCodec:
+    """A codec written in Python: `make(params)` returns a `Codec`. It is called once a key, tier and direction."""
+
+    name: str
+    make: Callable[[dict[str, Any]], Codec]
+
+
+class Compression:
+    """Base of the options of a compression plugin."""
+
+    def policy(self) -> Policy:
+        raise NotImplementedError
+
+    def codecs(self) -> Sequence[NativeCodec | PythonCodec]:
+        """The codecs that `policy` may name, besides "identity". Called on every node; may import what is heavy."""
+        return ()
+
+
+@dataclass(frozen=True)
+class PartInfo:
+    """Where one part of one tensor belongs."""
+
+    key: str  # the tensor's name
+    part: int
+    num_parts: int
+    round: int
+    offset: int  # elements, within the flattened tensor
+    length: int
+    tensor_length: int
+    dtype: str  # of the tensor; halves are given and taken as float32
+    tier: str  # lan, wan
+    direction: str  # up, down
+
+
+class Codec:
+    """Part <-> bytes, in Python. Subclass it, set the class variables, write encode and decode.
+
+    All calls for one key come from one thread and hold the GIL. A *slot* is what a codec remembers between rounds for
+    one (peer, key, direction): `open_slot` makes it, the core keeps it and hands it in. Arrays are one-dimensional and
+    C-contiguous; `values` may be read during the call only. What decode and accumulate are given comes from the
+    network: they must raise ValueError, with a sentence, for bytes that encode can't have made.
+    """
+
+    wire_id: ClassVar[str]  # four ASCII letters, travel in each frame: other bytes need another id
+    scope: ClassVar[str] = "part"  # "part", or "tensor": prepare() sees all values before the parts are encoded
+    lossy: ClassVar[bool] = False  # decode gives other values than encode got
+    mergeable: ClassVar[bool] = False  # merge() adds encoded parts exactly
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16", "bfloat16", "float64")
+
+    def open_slot(self, tensor: PartInfo) -> Any:
+        """What is remembered for this tensor; None if nothing. `tensor` covers all of it."""
+        return None
+
+    def prepare(self, slot: Any, tensor: PartInfo, values: NDArray[Any]) -> None:
+        """Once a round, before its parts are encoded, where scope is "tensor"."""
+
+    def encode(self, slot: Any, part: PartInfo, values: NDArray[Any]) -> bytes:
+        raise NotImplementedError
+
+    def decode(self, part: PartInfo, data: memoryview, out: NDArray[Any]) -> None:
+        """Fills `out`, part.length values."""
+        raise NotImplementedError
+
+    def accumulate(self, part: PartInfo, data: memoryview, into: NDArray[Any]) -> None:
+        """into += decoded. Worth writing where it costs less than decoding all values."""
+        import numpy as np
+
+        out: NDArray[Any] = np.empty_like(into)
+        self.decode(part, data, out)
+        into += out
+
+    def give_back(self, slot: Any, part: PartInfo, data: memoryview) -> None:
+        """What was encoded here didn't arrive: it goes back into the residual."""
+        raise NotImplementedError
+
+    def score(self, part: PartInfo, data: memoryview) -> float:
+        """How much an encoded part contributes: its mean absolute value, or anything comparable."""
+        import numpy as np
+
+        out: NDArray[Any] = np.empty(part.length, dtype=np.float64 if part.dtype == "float64" else np.float32)
+        self.decode(part, data, out)
+        return float(np.abs(out).mean()) if part.length else 0.0
+
+    def merge(self, part: PartInfo, pieces: Sequence[memoryview]) -> bytes:
+        """The sum of encoded parts, encoded, exactly; for relays."""
+        raise NotImplementedError
+
+    def save_slot(self, slot: Any) -> bytes:
+        return b""
+
+    def load_slot(self, slot: Any, data: bytes) -> None:
+        """Takes what save_slot gave."""
+
+
+# --- placement --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shard:
+    """`length` elements from `offset` of a flattened tensor, held by global server `server`."""
+
+    server: int
+    offset: int
+    length: int
+
+
+class Placement(Protocol):
+    """Which global server holds what of a tensor; asked once a key, in the order of declaration, on one node only."""
+
+    def __call__(self, options: Any, name: str, length: int, held: Sequence[int]) -> Sequence[Shard]:
+        """options: of the chosen topology; held: elements that each global server holds so far. The shards must
+        cover the tensor once; a tensor of 0 elements has one shard of length 0."""
+
+
+# --- observers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """What a tracker is told about a run before it starts."""
+
+    directory: Path
+    config: Mapping[str, Any]  # resolved and plain
+    in_sweep: bool = False  # then directory.parent is the sweep's
+
+
+class Tracker:
+    """Sees a run. Called from the launcher's process only, on one thread. An exception in start() fails the run; one
+    in round() or end() is a warning, and the tracker is not asked again."""
+
+    def start(self, run: RunInfo) -> None:
+        """Before any node starts."""
+
+    def round(self, row: Mapping[str, float]) -> None:
+        """A line of metrics.jsonl; must return quickly."""
+
+    def end(self, summary: Mapping[str, Any]) -> None:
+        """All files of the run but summary.json's last version are there; the status is in summary["status"]."""
+
+    @property
+    def run_id(self) -> str | None:
+        """Where the run can be found again; into summary.json as mlflow_run_id."""
+        return None
+
+
+# --- launchers --------------------------------------------------------------------------------------------------------
+
+
+class Launcher:
+    """Where nodes run. The base starts each node as a process of this machine; another launcher overrides what
+    differs. Progress, logs, failures and the end of a run are not its business."""
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    def prepare(self, nodes: Sequence[NodeSpec]) -> None:
+        """Before the first node starts; what it sets up, `cleanup` takes away."""
+
+    def command(self, node: NodeSpec) -> list[str]:
+        """The command that runs this node. It must hand its standard input on to it."""
+        raise NotImplementedError
+
+    def host(self, party: str) -> str:
+        """The address that others reach this party's nodes by, where the config says nothing."""
+        return "127.0.0.1"
+
+    def environment(self, node: NodeSpec, num_workers: int) -> dict[str, str]:
+        """Variables that are set for this node besides those of the launcher; num_workers share this machine."""
+        return {}
+
+    def cleanup(self) -> None:
+        """After the last node has ended, however the run went."""
+
+
+if TYPE_CHECKING:
+    _unused: np.dtype[Any]

@@ -1,0 +1,84 @@
+"""What is trained: options of the built-in tasks. The code behind them is in geomx.tasks."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from geomx.options import option
+
+
+@dataclass
+class Training:
+    """What all tasks share. A run ends after `epochs`, or after `max_rounds` steps of each worker if that is less."""
+
+    batch_size: int = option(32, "samples of a step on each worker", at_least=1)
+    epochs: int = option(10, "passes over each worker's share of the data", at_least=1)
+    max_rounds: int = option(0, "steps of each worker at most; 0: as many as the epochs have", at_least=0)
+    eval_every: int = option(20, "steps between two evaluations on the test set; 0: only at the end", at_least=0)
+    split: str = option("iid", "iid: shuffled; class: each worker gets its own classes", one_of=("iid", "class"))
+
+
+@dataclass
+class Digits(Training):
+    """task=digits: scikit-learn's 1,797 handwritten digits of 8 x 8 pixels; needs no download."""
+
+    epochs: int = option(20, "passes over each worker's share of the data", at_least=1)
+    target: ClassVar[str] = "geomx.tasks.digits:make"
+
+
+@dataclass
+class Images(Training):
+    """Data sets that are read from local files."""
+
+    batch_size: int = option(64, "samples of a step on each worker", at_least=1)
+    data_dir: str = option("", "folder with the files; empty: ~/.mxnet/datasets/<name>, MXNet's own place")
+
+
+@dataclass
+class Mnist(Images):
+    target: ClassVar[str] = "geomx.tasks.mnist:make"
+
+
+@dataclass
+class FashionMnist(Images):
+    target: ClassVar[str] = "geomx.tasks.fashion_mnist:make"
+
+
+@dataclass
+class Cifar10(Images):
+    target: ClassVar[str] = "geomx.tasks.cifar10:make"
+
+
+@dataclass
+class Synthetic:
+    """task=synthetic: the tensors of a known model, random gradients, a stated time to compute them."""
+
+    shapes: str = option("resnet50", "whose tensors", one_of=("resnet50", "vgg16", "bert_base"))
+    compute_ms: float = option(0.0, "that a step computes before it synchronises", at_least=0)
+    batch_size: int = option(32, "samples that a step counts as", at_least=1)
+    max_rounds: int = option(10, "steps of each worker", at_least=1)
+    target: ClassVar[str] = "geomx.tasks.synthetic:make"
+
+
+@dataclass
+class Script:
+    """task=script: an own script, unchanged, is each worker, as with `python -m geomx.exec`. It prints what it likes
+    into its node's log; rounds and losses are known only if it reports them."""
+
+    script: str = option("???", "file; relative to where the run was started")
+    arguments: list[str] = option([], "words that the script finds in sys.argv")
+    target: ClassVar[str] = ""
+
+
+@dataclass
+class Mxnet:
+    """framework=mxnet"""
+
+    context: str = option("cpu", "where tensors live", one_of=("cpu", "gpu"))
+    target: ClassVar[str] = "geomx.frameworks.mxnet:make"
+
+
+@dataclass
+class Numpy:
+    """framework=numpy: a small reference model without any framework."""
+
+    target: ClassVar[str] = "geomx.frameworks.numpy:make"

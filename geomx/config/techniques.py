@@ -1,0 +1,84 @@
+"""The core's own choices of compression, transport, scheduler, sync and network: the plainest of each kind."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from geomx.api import CodecChoice, Compression, Policy
+from geomx.options import option
+
+
+class Identity(Policy):
+    """Everything travels as it is."""
+
+    def choose(self, name: str, length: int, dtype: str, tier: str, direction: str) -> CodecChoice:
+        return CodecChoice()
+
+
+@dataclass
+class NoCompression(Compression):
+    """compression=none"""
+
+    def policy(self) -> Policy:
+        return Identity()
+
+
+@dataclass
+class Zmq:
+    """transport=zmq: reliable, in order, over TCP; shared memory between nodes of one host."""
+
+    local: bool = option(True, "shared memory between nodes of one host; false: TCP for them too", scope="node")
+
+
+@dataclass
+class Fifo:
+    """scheduler=fifo: parts leave in the order in which they came."""
+
+    part_elements: int = option(262_144, "elements of a part at most; 0: tensors are not cut", at_least=0)
+    fills: ClassVar[tuple[str, ...]] = ("scheduler",)
+
+
+@dataclass
+class Optimizer:
+    """What turns summed gradients into weights. Which parameters count, depends on the name (`used`)."""
+
+    where: str = option(
+        "server", "server: a pull gives weights; worker: it gives summed gradients", one_of=("server", "worker")
+    )
+    name: str = option("adam", "adam, sgd, dcasgd, or one that MXNet knows by name")
+    learning_rate: float = option(0.001, "step size", above=0)
+    momentum: float = option(0.0, "of sgd and dcasgd", at_least=0, below=1)
+    wd: float = option(0.0, "weight decay", at_least=0)
+    beta1: float = option(0.9, "of adam", at_least=0, below=1)
+    beta2: float = option(0.999, "of adam", at_least=0, below=1)
+    epsilon: float = option(1e-8, "of adam", above=0)
+    lamda: float = option(0.04, "of dcasgd: how much of the delay is compensated", at_least=0)
+    extra: dict[str, float] = option({}, "parameters of other optimizers by name")
+    used: ClassVar[dict[str, tuple[str, ...]]] = {
+        "sgd": ("learning_rate", "momentum", "wd"),
+        "adam": ("learning_rate", "beta1", "beta2", "epsilon", "wd"),
+        "dcasgd": ("learning_rate", "momentum", "lamda", "wd"),
+    }
+
+
+def _for_delays() -> Optimizer:
+    return Optimizer(name="dcasgd", learning_rate=0.05)
+
+
+@dataclass
+class Fsa:
+    """sync=fsa: a round closes when all parties are in."""
+
+    optimizer: Optimizer = option(Optimizer, "what turns summed gradients into weights")
+
+
+@dataclass
+class Mixed:
+    """sync=mixed: parties don't wait for each other; inside a party all workers do."""
+
+    staleness: int = option(8, "rounds that a party may be ahead of the slowest one", at_least=0)
+    optimizer: Optimizer = option(_for_delays, "what turns gradients into weights; on the server")
+
+
+@dataclass
+class Network:
+    """What the links between parties are like; `none` leaves them as they are."""

@@ -1,0 +1,106 @@
+"""An own script, unchanged, as one worker: `python -m geomx.exec SCRIPT [arguments]`.
+
+Who this worker is, says the environment: the seed's DMLC_* variables, or GEOMX_SPEC=FILE with a node spec. The script
+finds `mx.kv.create("dist_sync")` served by this project. Exit codes: the script's own; 1 if it raised, or if the run
+failed; 2 if the configuration is refused; 130 after Ctrl-C. A normal end is a leave, anything else fails the run.
+"""
+
+import os
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+
+from geomx import env, exits
+from geomx.errors import ConfigError
+from geomx.kv import Error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0].startswith("-"):
+        print(__doc__.splitlines()[0] if given else "geomx.exec: SCRIPT: not given", file=sys.stderr)
+        return 2
+    try:
+        _prepare(given[0])
+    except ConfigError as e:
+        return _say(f"geomx: {e}", 2)
+    try:
+        return _run(given)
+    finally:
+        sys.stdout.flush()
+
+
+def _prepare(script: str) -> None:
+    if not os.path.isfile(script):
+        raise ConfigError(f"script: {script!r} given, there is no such file")
+    from geomx import connect
+
+    for line in env.notes(os.environ):
+        _say(f"geomx: {line}", 0)
+    connect.spec_of(os.environ)  # refused before the script does anything
+    import geomx.mxnet  # noqa: F401
+
+
+def _run(given: list[str]) -> int:
+    sys.argv = given
+    sys.path.insert(0, os.path.dirname(os.path.abspath(given[0])))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
+    try:
+        runpy.run_path(given[0], run_name="__main__")
+    except SystemExit as e:
+        return _exited(e)
+    except KeyboardInterrupt as e:
+        exits.fail_all(e)
+        return _say("geomx: interrupted", 130)
+    except ConfigError as e:
+        exits.fail_all(e)
+        return _say(f"geomx: {e}", 2)
+    except BaseException as e:
+        _show(e)
+        exits.fail_all(e)
+        return 1
+    return _leave(0)
+
+
+def _exited(e: SystemExit) -> int:
+    """sys.exit(): a number is the code, nothing is 0, a text is printed and means 1."""
+    code = e.code if isinstance(e.code, int) else 0 if e.code is None else _say(str(e.code), 1)
+    if code == 0:
+        return _leave(0)
+    exits.fail_all(RuntimeError(f"the script ended with exit code {code}"))
+    return code
+
+
+def _leave(code: int) -> int:
+    """What the script pushed must have arrived before its end counts as normal."""
+    try:
+        exits.close_all()
+    except KeyboardInterrupt as e:
+        exits.fail_all(e)
+        return _say("geomx: interrupted", 130)
+    except Exception as e:
+        exits.fail_all(e)
+        return _say(f"geomx: {e}", 1)
+    return code
+
+
+def _show(error: BaseException) -> None:
+    """The script's traceback, without this module's own lines at its head."""
+    if isinstance(error, Error):
+        print(f"geomx: {error}", file=sys.stderr)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def _say(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

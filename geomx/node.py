@@ -1,0 +1,275 @@
+"""One role in one process: `python -m geomx.node [SPECFILE | -]`.
+
+The node spec (geomx.spec) comes from a file, or with - as the first line of standard input, which then must stay open
+for as long as the node shall live; without an argument the seed's DMLC_* variables say what this node is. Exit codes:
+0 finished, 1 the run failed, 2 the configuration is refused, 130 interrupted.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from geomx import _core
+from geomx.codecs import Codecs
+from geomx.config import judge, load
+from geomx.control import Reporter
+from geomx.errors import ConfigError, RunFailed, Told
+from geomx.lifeline import end_on_interrupt, end_with_pipe
+from geomx.plan import Planner
+from geomx.plugins import imported
+from geomx.spec import DomainSpec, NodeSpec, from_json
+
+log = logging.getLogger("geomx.node")
+COUNT_EVERY_S = 1.0
+
+
+class Built:
+    """A node that is not started yet, and what its start and end mean besides."""
+
+    def __init__(self, spec: NodeSpec, node: _core.Node, codecs: Codecs, reporter: Reporter) -> None:
+        self.node, self._codecs = node, codecs
+        self._counting = Counting(node, reporter)
+        self._reporter = reporter
+
+    def start(self) -> dict[str, str]:
+        """Joins; whatever compression the whole run has agreed on is this node's from here on. From now on the
+        launcher, if there is one, is told where this node listens and what it counts."""
+        self._counting.start()
+        settings = self.node.start()
+        if "compression" in settings:
+            self._codecs.configured("compression", settings["compression"])
+        self._reporter.send("joined", {"name": self.node.name, "rank": self.node.rank})
+        return settings
+
+    def close(self) -> None:
+        """Tells the last counters and closes the node."""
+        self._counting.stop()
+        self.node.close()
+
+
+def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
+    """A node with planner, policy, codecs and updaters set. reporter: the process's own, else one is made for what
+    start() and close() tell. Raises ConfigError."""
+    config = load(spec.config)
+    judge(config)
+    node = _core.Node(
+        role=spec.role,
+        party=spec.party,
+        party_rank=spec.party_rank,
+        rank=spec.rank,
+        is_master=spec.is_master,
+        central_trains=spec.central_trains,
+        is_central=spec.is_central,
+        lan=_domain(spec.lan),
+        wan=_domain(spec.wan),
+        host=spec.host,
+        port=spec.port,
+        token=spec.token,
+        settings=spec.settings,
+        join_s=spec.join_s,
+        wait_s=spec.wait_s,
+        death_s=spec.death_s,
+        slow_s=spec.slow_s,
+        local=spec.local,
+    )
+    codecs = Codecs(node, config.compression)
+    node.set_planner(Planner(config))
+    node.set_policy(_policy(codecs))
+    node.on_configure(codecs.configured)
+    node.on_log(logging.getLogger("geomx.core").log)
+    if spec.role == "global_server":
+        node.set_updater(_updater)
+    return Built(spec, node, codecs, reporter or Reporter(spec))
+
+
+def run(spec: NodeSpec, reporter: Reporter) -> int:
+    """Runs a node to its end and tells the launcher how it went. Returns the exit code."""
+    reporter.send("hello", {"pid": os.getpid(), "host": socket.gethostname()})
+    made: list[Built] = []
+    try:
+        result = _live(spec, reporter, made)
+        reporter.send("done", result)
+        return 0
+    except KeyboardInterrupt:
+        _tell_others(made, f"{spec.title} was interrupted")
+        reporter.send("failed", {"kind": "interrupted", "sentence": "interrupted", "traceback": ""})
+        return 130
+    except Exception as e:
+        kind, text = _kind(e), sentence(e)
+        log.error("%s: %s", spec.title, text, exc_info=None if isinstance(e, Told | _core.Error) else e)
+        if kind == "own":
+            _tell_others(made, f"{spec.title}: {text}")
+        reporter.send("failed", {"kind": kind, "sentence": text, "traceback": traceback.format_exc()})
+        return 2 if kind == "config" else 1
+    finally:
+        with contextlib.suppress(Exception):
+            made[0].close()
+
+
+def sentence(e: BaseException) -> str:
+    """An exception as the last line of its traceback, or its message where that is a sentence for users."""
+    if isinstance(e, Told | _core.Error | _core.Timeout):
+        return str(e)
+    return f"{type(e).__name__}: {str(e).strip()}".removesuffix(": ")
+
+
+def _live(spec: NodeSpec, reporter: Reporter, made: list[Built]) -> dict[str, Any]:
+    if spec.role == "worker" and (script := spec.config.get("task", {}).get("script")):
+        return _run_script(spec, script, spec.config["task"].get("arguments", []))
+    built = build(spec, reporter)
+    made.append(built)
+    end_on_interrupt(built.node.fail)
+    built.start()
+    if spec.role == "worker":
+        from geomx.train import run_worker  # heavy: only workers pay
+
+        return run_worker(spec, built.node, reporter.send)
+    built.node.serve()
+    return {}
+
+
+def _run_script(spec: NodeSpec, script: str, arguments: list[str]) -> dict[str, Any]:
+    """A user's script is the worker: its store joins, by the node spec that GEOMX_SPEC names."""
+    from geomx import exec as own_script
+
+    with tempfile.NamedTemporaryFile("w", prefix="geomx-", suffix=".json") as file:  # readable by this user only
+        file.write(spec.to_json())
+        file.flush()
+        os.environ["GEOMX_SPEC"] = file.name
+        code = own_script.main([script, *arguments])
+    if code == 130:
+        raise KeyboardInterrupt
+    if code:
+        raise RunFailed(f"{script} ended with exit code {code}; its log has the reason")
+    return {}
+
+
+class Counting:
+    """Tells the launcher, from a thread of its own, where the node listens and what it has counted."""
+
+    def __init__(self, node: _core.Node, reporter: Reporter) -> None:
+        self._node, self._reporter = node, reporter
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tells the last figures. More than one call is well."""
+        if self._thread.is_alive():
+            self._over.set()
+            self._thread.join()
+            with contextlib.suppress(_core.Error):
+                self._reporter.send("counters", self._node.counters())
+
+    def _run(self) -> None:
+        while not self._node.addresses and not self._over.wait(0.02):
+            pass
+        self._reporter.send("listening", dict(self._node.addresses))
+        while not self._over.wait(COUNT_EVERY_S):
+            self._reporter.send("counters", self._node.counters())
+
+
+def _domain(spec: DomainSpec | None) -> _core.Domain | None:
+    if spec is None:
+        return None
+    return _core.Domain(
+        scheduler_host=spec.scheduler_host,
+        scheduler_port=spec.scheduler_port,
+        num_servers=spec.num_servers,
+        num_members=spec.num_members,
+    )
+
+
+def _policy(codecs: Codecs) -> Callable[[str, int, str, str, str], _core.CodecChoice]:
+    def choose(name: str, length: int, dtype: str, tier: str, direction: str) -> _core.CodecChoice:
+        choice = codecs.choose(name, length, dtype, tier, direction)
+        return _core.CodecChoice(choice.name, dict(choice.params))
+
+    return choose
+
+
+def _updater(text: str) -> Callable[[int, int, Any, Any], None]:
+    """Optimizers that the core lacks; imports MXNet only when one is asked for."""
+    update: Callable[[int, int, Any, Any], None] = imported("geomx.updaters:make", "sync.optimizer")(text)
+    return update
+
+
+def _kind(e: Exception) -> str:
+    """Who is to blame, as far as one node can know: the configuration, the join, a peer, a wait, or itself."""
+    by_class: list[tuple[type[Exception], str]] = [
+        (ConfigError, "config"),
+        (_core.Refused, "refused"),
+        (_core.Timeout, "timeout"),
+        (_core.Error, "peer"),
+    ]
+    return next((kind for cls, kind in by_class if isinstance(e, cls)), "own")
+
+
+def _tell_others(made: list[Built], message: str) -> None:
+    with contextlib.suppress(Exception):
+        made[0].node.fail(message)
+
+
+def _read_spec(arguments: Sequence[str] | None) -> NodeSpec:
+    parser = argparse.ArgumentParser(prog="python -m geomx.node", description=__doc__.splitlines()[0])
+    parser.add_argument("spec", nargs="?", metavar="SPECFILE", help="a node spec; -: from standard input")
+    given: str | None = parser.parse_args(arguments).spec
+    if given is None:
+        return _from_environment()
+    if given == "-":
+        return _from_pipe()
+    try:
+        return from_json(Path(given).read_text())
+    except OSError as e:
+        raise ConfigError(f"node spec {given}: {e.strerror}") from None
+
+
+def _from_environment() -> NodeSpec:
+    from geomx import env
+
+    return env.node_spec(os.environ)
+
+
+def _from_pipe() -> NodeSpec:
+    """The first line; what follows is never read, its end is the end of this node."""
+    line = b""
+    while not line.endswith(b"\n") and (piece := os.read(0, 1 << 16)):
+        line += piece
+    pipe = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)  # a script that reads its input finds nothing, not the launcher
+    os.close(null)
+    spec = from_json(line.decode())
+    end_with_pipe(pipe)
+    return spec
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        spec = _read_spec(arguments)
+    except ConfigError as e:
+        print(f"geomx: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    reporter = Reporter(spec)
+    try:
+        return run(spec, reporter)
+    finally:
+        reporter.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

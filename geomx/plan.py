@@ -1,0 +1,70 @@
+"""Config + tensor -> where its shards are, how they are cut, and which codec carries them. Pure, but for counting what
+each server holds so far."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from geomx.api import Placement, Shard
+from geomx.config.root import Config
+from geomx.errors import ConfigError
+from geomx.plugins import imported
+
+if TYPE_CHECKING:
+    from geomx import _core
+
+
+def place(options: Any, name: str, length: int, held: Sequence[int]) -> list[Shard]:
+    """The built-in placement: large tensors evenly over all servers, a small one where least is held so far."""
+    if length <= options.bigarray_bound or len(held) == 1:
+        return [Shard(min(range(len(held)), key=held.__getitem__), 0, length)]
+    bounds = [length * i // len(held) for i in range(len(held) + 1)]
+    return [Shard(i, start, end - start) for i, (start, end) in enumerate(pairwise(bounds)) if end > start]
+
+
+class Planner:
+    """What `_core.Node.set_planner` takes. The authority asks it once a key; an own object for each node."""
+
+    def __init__(self, config: Config) -> None:
+        self._options = config.topology
+        self._place: Placement = imported(config.topology.placement, "topology")
+        self._part_length = part_length(config)
+        self._held: list[int] = []
+
+    def shards(self, name: str, length: int, num_servers: int) -> list[Shard]:
+        """Raises ConfigError where a placement plugin's shards don't cover the tensor exactly once."""
+        self._held += [0] * (num_servers - len(self._held))
+        found = list(self._place(self._options, name, length, tuple(self._held)))
+        _check_cover(found, name, length, num_servers)
+        for shard in found:
+            self._held[shard.server] += shard.length
+        return found
+
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: str, num_servers: int) -> "_core.Plan":
+        from geomx import _core
+
+        found = self.shards(name, math.prod(shape), num_servers)
+        return _core.Plan([_core.Shard(s.server, s.offset, s.length) for s in found], self._part_length)
+
+
+def part_length(config: Config) -> int:
+    """Elements of a part at most, 0: not cut. The scheduler's plugin says; without one, the built-in's default."""
+    from geomx.config.techniques import Fifo
+
+    for options in config.scheduler.values():
+        if "scheduler" in getattr(options, "fills", ("scheduler",)):
+            return int(options.part_elements)
+    return Fifo().part_elements
+
+
+def _check_cover(shards: Sequence[Shard], name: str, length: int, num_servers: int) -> None:
+    at, well = 0, bool(shards)
+    for shard in sorted(shards, key=lambda s: s.offset):
+        well = well and shard.offset == at and 0 <= shard.server < num_servers and (shard.length > 0) == (length > 0)
+        at += shard.length
+    if not well or at != length:
+        raise ConfigError(
+            f"topology: the shards of {name} must cover its {length} elements once, on servers below {num_servers}; "
+            f"given: {shards}"
+        )

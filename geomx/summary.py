@@ -1,0 +1,94 @@
+"""summary.json: how a run went. Written when it begins and again when it ends, so that a killed run tells, too."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from geomx.config import Config
+from geomx.launch.job import Outcome
+from geomx.launch.progress import size
+
+FILE = "summary.json"
+
+
+def empty(config: Any) -> dict[str, Any]:
+    """Of a run of which nothing is known but its configuration."""
+    traffic = dict.fromkeys(
+        ("up_bytes", "down_bytes", "up_payload_bytes", "down_payload_bytes", "messages", "dropped_parts", "init_bytes"),
+        0,
+    )
+    return {
+        "status": "failed",
+        "error": "did not end",
+        "config": config,
+        "mlflow_run_id": None,
+        "nodes": [],
+        "rounds": 0,
+        "samples": 0,
+        "seconds": 0.0,
+        "accuracy": None,
+        "loss": None,
+        "target": {"accuracy": None, "reached_seconds": None, "reached_round": None},
+        "traffic": {"wan": dict(traffic), "lan": dict(traffic)},
+        "seconds_by": {"compute": 0.0, "encode": 0.0, "decode": 0.0, "wait": 0.0},
+    }
+
+
+def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
+    """What a run's outcome adds to `empty`. Without workers' results, the last complete round speaks."""
+    ledger = outcome.ledger
+    results = [r for worker, r in outcome.results.items() if worker in ledger.workers]
+    accuracy = _mean(results, "accuracy", ledger.last.get("accuracy"))
+    return {
+        "nodes": outcome.nodes,
+        "rounds": max((int(r.get("rounds") or 0) for r in results), default=ledger.last_step()),
+        "samples": int(ledger.totals["samples"]),
+        "seconds": outcome.seconds,
+        "accuracy": accuracy,
+        "loss": _mean(results, "loss", ledger.last.get("loss")),
+        "target": _target(config.target.accuracy, accuracy, outcome),
+        "traffic": ledger.traffic(),
+        "seconds_by": ledger.seconds_by(),
+    }
+
+
+def write(directory: Path, summary: dict[str, Any]) -> None:
+    """Whole or not at all: a reader never sees half of it."""
+    new = directory / f"{FILE}.new"
+    new.write_text(json.dumps(summary, indent=1, default=str))
+    new.replace(directory / FILE)
+
+
+def text(summary: dict[str, Any], directory: Path) -> str:
+    """For people, a figure a line."""
+    rows = [("status", summary["status"]), ("rounds", str(summary["rounds"])), ("samples", f"{summary['samples']:,}")]
+    rows += [(name, f"{summary[name]:.4f}") for name in ("accuracy", "loss") if summary[name] is not None]
+    rows.append(("seconds", f"{summary['seconds']:.1f}"))
+    for tier in ("wan", "lan"):
+        sent = summary["traffic"][tier]
+        rows.append((f"{tier} traffic", f"up {size(sent['up_bytes'])}, down {size(sent['down_bytes'])}"))
+    hashes = {n["weights_hash"] for n in summary["nodes"] if n["weights_hash"]}
+    if hashes:
+        rows.append(("weights", "the same on all workers" if len(hashes) == 1 else f"{len(hashes)} different ones"))
+    if summary["mlflow_run_id"]:
+        rows.append(("mlflow run", summary["mlflow_run_id"]))
+    rows.append(("directory", str(directory)))
+    return "\n".join(f"  {name:12} {value}" for name, value in rows)
+
+
+def _mean(results: list[dict[str, Any]], name: str, otherwise: float | None) -> float | None:
+    known = [r[name] for r in results if r.get(name) is not None]
+    value = sum(known) / len(known) if known else otherwise
+    return value if value is None or math.isfinite(value) else None
+
+
+def _target(goal: float | None, accuracy: float | None, outcome: Outcome) -> dict[str, Any]:
+    reached = outcome.reached
+    if goal is not None and reached is None and accuracy is not None and accuracy >= goal:
+        reached = outcome.ledger.last  # evaluated only at the end
+    return {
+        "accuracy": goal,
+        "reached_seconds": reached["time"] if reached and goal is not None else None,
+        "reached_round": int(reached["step"]) if reached and goal is not None else None,
+    }

@@ -1,0 +1,86 @@
+"""What is trained: data and how workers share it. Tasks know no framework; arrays are numpy's.
+
+`geomx.tasks.<name>:make(options)` returns a `Task`. Images are float32, (samples, channels, height, width), about 0 to
+1; labels are int32, (samples,).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's samples on one worker. x and y are None for a task without data."""
+
+    x: Floats | None
+    y: Labels | None
+    samples: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """Images and labels to train and to test on."""
+
+    train_x: Floats
+    train_y: Labels
+    test_x: Floats
+    test_y: Labels
+    num_classes: int
+
+
+class Task(Protocol):
+    """`data` is None for a task that is only tensors; then `tensors` names them and says their shapes."""
+
+    data: Data | None
+    tensors: list[tuple[str, tuple[int, ...]]]
+    compute_s: float
+
+    def batches(self, rank: int, world: int, seed: int) -> Iterator[Batch]:
+        """The steps of worker `rank` of `world`; as many on each worker."""
+
+
+class ImageTask:
+    """A task on images. options: `geomx.config.task.Training`."""
+
+    tensors: list[tuple[str, tuple[int, ...]]] = []
+    compute_s = 0.0
+
+    def __init__(self, options: Any, data: Data) -> None:
+        self.data: Data | None = data
+        self._options = options
+        self._data = data
+
+    def batches(self, rank: int, world: int, seed: int) -> Iterator[Batch]:
+        o, d = self._options, self._data
+        mine = share(d.train_y, rank, world, o.split, seed)
+        steps = 0
+        for epoch in range(o.epochs):
+            order = np.random.default_rng([seed, epoch, rank]).permutation(mine)
+            for start in range(0, len(order), o.batch_size):
+                if o.max_rounds and steps == o.max_rounds:
+                    return
+                steps += 1
+                chosen = order[start : start + o.batch_size]
+                yield Batch(d.train_x[chosen], d.train_y[chosen], len(chosen))
+
+
+def share(labels: Labels, rank: int, world: int, split: str, seed: int) -> NDArray[np.int64]:
+    """Indices of worker `rank`'s samples: as many for each worker, no sample twice.
+
+    split iid: shuffled. class: ordered by label and cut, so that a worker sees num_classes / world labels.
+    """
+    if not 0 <= rank < world:
+        raise ValueError(f"worker {rank} of {world} asks for its share of the data")
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(len(labels))
+    if split == "class":
+        shuffled = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    size = len(labels) // world
+    return shuffled[rank * size : (rank + 1) * size]

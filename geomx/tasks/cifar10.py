@@ -1,0 +1,13 @@
+"""task=cifar10: CIFAR-10, 32 x 32 colour pictures, its binary version, from local files."""
+
+from typing import Any
+
+from geomx.tasks import ImageTask
+from geomx.tasks.files import load_cifar
+
+URL = "https://www.cs.toronto.edu/~kriz/cifar.html"
+
+
+def make(options: Any) -> ImageTask:
+    """options: `geomx.config.task.Images`. Raises ConfigError saying which file to put where."""
+    return ImageTask(options, load_cifar("cifar10", options, URL))

@@ -1,0 +1,31 @@
+"""task=digits: scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, which need no download."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from geomx.errors import ConfigError
+from geomx.tasks import Data, ImageTask
+
+TEST_SAMPLES = 360
+_SPLIT_SEED = 20  # fixed: the test set is the same in every run, whatever the run's seed
+
+
+def make(options: Any) -> ImageTask:
+    """options: `geomx.config.task.Digits`."""
+    return ImageTask(options, load())
+
+
+def load() -> Data:
+    """1,437 images to train on, 360 to test, each (1, 8, 8) from 0 to 1. Raises ConfigError without scikit-learn."""
+    try:
+        load_digits = import_module("sklearn.datasets").load_digits
+    except ImportError as e:
+        raise ConfigError(f"task digits: scikit-learn can't be imported: {e}; pip install scikit-learn") from e
+    raw = load_digits()
+    images = (raw.images / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels = raw.target.astype(np.int32)
+    order = np.random.default_rng(_SPLIT_SEED).permutation(len(labels))
+    test, train = order[:TEST_SAMPLES], order[TEST_SAMPLES:]
+    return Data(images[train], labels[train], images[test], labels[test], num_classes=10)

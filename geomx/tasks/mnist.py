@@ -1,0 +1,13 @@
+"""task=mnist: MNIST, 28 x 28 handwritten digits, from local files."""
+
+from typing import Any
+
+from geomx.tasks import ImageTask
+from geomx.tasks.files import load_idx
+
+URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+
+
+def make(options: Any) -> ImageTask:
+    """options: `geomx.config.task.Images`. Raises ConfigError saying which file to put where."""
+    return ImageTask(options, load_idx("mnist", options, URL))

@@ -1,0 +1,151 @@
+"""The training loop of one worker; knows neither framework nor network.
+
+Each worker pushes the gradient of its batch's mean loss divided by the number of workers, so that what arrives at an
+optimizer is the mean over all, on the servers as well as on the workers. An optimizer with a `rescale_grad` of its own
+gets the undivided gradients and scales them itself.
+
+Workers whose batches end leave; the others go on without them. Nothing is rescaled then.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geomx import plugins
+from geomx.config import load
+from geomx.config.techniques import Optimizer
+from geomx.config.whole import optimizer as setting_of
+from geomx.frameworks import Adapter, Model
+from geomx.kv import Store
+from geomx.spec import NodeSpec, setting
+from geomx.tasks import Batch, Task
+
+Emit = Callable[[str, dict[str, Any]], None]
+
+
+def run_worker(spec: NodeSpec, node: Any, emit: Emit) -> dict[str, Any]:
+    """Trains on a started node as `spec.config` says, to the end, and leaves. See geomx.spec for what it emits and
+    returns; an observing master worker only declares the tensors. Raises Error when the run failed."""
+    config = load(spec.config)
+    task: Task = plugins.target(config.task)(config.task)
+    adapter: Adapter = plugins.target(config.framework)(config.framework)
+    store = adapter.store(node, spec)
+    optimizer = config.sync.optimizer
+    model = adapter.model(task, spec.seed, _local(optimizer))
+    _configure(store, optimizer, spec)
+    _declare(store, model)
+    if not store.trains:
+        store.leave()
+        return {"weights_hash": "", "accuracy": None, "loss": 0.0, "rounds": 0, "samples": 0}
+    loop = Loop(store, model, task, emit, on_server=optimizer.where == "server", scale=_scale(store, optimizer),
+                eval_every=getattr(config.task, "eval_every", 0))
+    for batch in task.batches(*_place(spec, store), spec.seed):
+        loop.step(batch)
+    return loop.end()
+
+
+@dataclass
+class Loop:
+    """Steps of one worker."""
+
+    store: Store
+    model: Model
+    task: Task
+    emit: Emit
+    on_server: bool  # a pull gives weights; else summed gradients
+    scale: float
+    eval_every: int
+    rounds: int = 0
+    samples: int = 0
+    loss: float = 0.0
+    accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        self._began = time.perf_counter()
+        self._judges = self.store.global_rank == 0 and self.task.data is not None
+
+    def step(self, batch: Batch) -> None:
+        """One batch: gradients, their round, the row about it."""
+        began = time.perf_counter()
+        model, store = self.model, self.store
+        model.backward(batch.x, batch.y, self.scale)
+        targets = model.weights if self.on_server else model.gradients
+        store.push_pull(model.names, model.gradients, targets, priority=[-i for i in range(len(model.names))])
+        if not self.on_server:
+            model.update()
+        self.loss = model.loss()
+        model.ready()
+        ready = time.perf_counter()
+        self.rounds += 1
+        self.samples += batch.samples
+        computed = max(began, min(store.gradients_ready_at, ready))
+        self._tell(batch, compute_s=computed - began, wait_s=ready - computed)
+
+    def end(self) -> dict[str, Any]:
+        """The result, after leaving."""
+        values = self.model.values()
+        if self._judges and self.accuracy is None:
+            self._evaluate()
+        self.store.leave()
+        return {"weights_hash": weights_hash(values), "accuracy": self.accuracy, "loss": self.loss,
+                "rounds": self.rounds, "samples": self.samples}
+
+    def _tell(self, batch: Batch, compute_s: float, wait_s: float) -> None:
+        row = {"step": self.rounds, "time": time.perf_counter() - self._began, "loss": self.loss,
+               "samples": batch.samples, "compute_s": compute_s, "wait_s": wait_s}
+        self.accuracy = None
+        if self._judges and self.eval_every and self.rounds % self.eval_every == 0:
+            row["accuracy"] = self._evaluate()
+        if np.isfinite(self.loss):
+            self.store.report("loss", self.loss)
+        self.emit("round", row)
+
+    def _evaluate(self) -> float:
+        data = self.task.data
+        assert data is not None
+        self.accuracy = self.model.evaluate(data.test_x, data.test_y)[1]
+        return self.accuracy
+
+
+def weights_hash(values: list[NDArray[np.float32]]) -> str:
+    """sha256 over all weights' bytes, in the order of their keys."""
+    found = hashlib.sha256()
+    for value in values:
+        found.update(np.ascontiguousarray(value).tobytes())
+    return found.hexdigest()
+
+
+def _local(optimizer: Optimizer) -> Mapping[str, Any] | None:
+    """Name and parameters where the workers have it."""
+    if optimizer.where == "server":
+        return None
+    used = optimizer.used.get(optimizer.name, ("learning_rate", "wd"))
+    return {"name": optimizer.name, **{p: getattr(optimizer, p) for p in used}, **optimizer.extra}
+
+
+def _configure(store: Store, optimizer: Optimizer, spec: NodeSpec) -> None:
+    """Said by who may be the authority; the same from both is accepted."""
+    if optimizer.where == "server" and (spec.is_master or store.global_rank == 0):
+        store.node.configure("optimizer", spec.settings.get("optimizer", setting(setting_of(optimizer))))
+
+
+def _declare(store: Store, model: Model) -> None:
+    """After this all workers have the authority's weights."""
+    store.init(model.names, model.weights)
+    if store.trains:
+        store.pull(model.names, model.weights)
+
+
+def _scale(store: Store, optimizer: Optimizer) -> float:
+    return 1.0 if optimizer.where == "server" and "rescale_grad" in optimizer.extra else 1.0 / store.num_all_workers
+
+
+def _place(spec: NodeSpec, store: Store) -> tuple[int, int]:
+    """(which share of the data, of how many)"""
+    rank = spec.world_rank if spec.world_rank >= 0 else store.global_rank
+    return rank, spec.world or store.num_all_workers

@@ -1,0 +1,1 @@
+"""Launchers: where nodes run. Each is a thin layer over `launcher.exec_prefix` and `topology.hosts`."""

@@ -1,0 +1,24 @@
+"""launcher=local: every node is a process of this machine, or of whatever `launcher.exec_prefix` leads to."""
+
+import os
+import sys
+from typing import Any
+
+from geomx.api import Launcher
+from geomx.spec import NodeSpec
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class LocalLauncher(Launcher):
+    options: Any  # geomx.config.surroundings.Local
+
+    def command(self, node: NodeSpec) -> list[str]:
+        prefix = self.options.exec_prefix.get(node.party, [])
+        return [*prefix, sys.executable, "-u", "-m", "geomx.node", "-"]
+
+    def environment(self, node: NodeSpec, num_workers: int) -> dict[str, str]:
+        """The launcher's own, without what would make MXNet take a role of its own in our place."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("DMLC_")}
+        threads = self.options.threads or max(1, len(os.sched_getaffinity(0)) // num_workers)
+        return {**dict.fromkeys(THREADS, str(threads)), **inherited, "PYTHONFAULTHANDLER": "1"}

@@ -1,0 +1,68 @@
+"""The benchmarks' contract, with stand-ins for what they measure."""
+
+import json
+
+import pytest
+
+from geomx import bench
+from geomx.bench import Case, kv
+from geomx.bench import __main__ as command
+from geomx.bench.peers import Side
+
+
+def test_a_ratio_says_how_many_times_better_ours_is():
+    assert Case(2.0, 6.0, "s").ratio == 3
+    assert Case(6.0, 2.0, "MB/s", better="more").ratio == 3
+
+
+def test_the_last_line_is_one_json_object(monkeypatch, capsys):
+    monkeypatch.setitem(bench.BUILT_IN, "fake", f"{__name__}:fake")
+    assert command.main(["fake", "--quick"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert json.loads(lines[-1]) == {
+        "bench": "fake", "cases": {"one": {"ratio": 2.0, "ours": 1.0, "theirs": 2.0, "unit": "s"}}
+    }  # fmt: skip
+    assert lines[0].split() == ["case", "ours", "theirs", "unit", "times", "better"]
+
+
+def fake(quick):
+    return {"one": Case(1.0, 2.0, "s")} if quick else {}
+
+
+def test_names_are_listed_and_unknown_ones_refused(capsys):
+    assert command.main(["--list"]) == 0
+    assert capsys.readouterr().out.split() == ["codec", "kv"]
+    assert command.main(["nosuch"]) == 2
+    assert "'nosuch' given, there are: codec, kv" in capsys.readouterr().err
+
+
+class FakeSide(Side):
+    def __init__(self, times, order):
+        super().__init__()
+        self.times, self.order = iter(times), order
+
+    def seconds(self, case, rounds):
+        self.order.append(self)
+        return next(self.times)
+
+
+def test_a_race_goes_in_turns_and_takes_medians():
+    order = []
+    ours, theirs = FakeSide([9, 1, 5, 2], order), FakeSide([9, 8, 6, 7], order)
+    case = kv._race(ours, theirs, "large", 1, 3)
+    assert (case.ours, case.theirs) == (2, 7)
+    assert order == [ours, theirs] * 4
+
+
+def test_the_cases_are_those_that_the_contract_names():
+    assert list(kv.RACES) == ["large_tcp", "large_local", "small", "tiny"]
+
+
+@pytest.mark.timeout(100)
+def test_a_side_that_dies_is_named_with_its_last_words():
+    from geomx.bench.peers import Peer
+
+    peer = Peer("our worker 0", ["-c", "raise SystemExit('no core here')"], {})
+    with pytest.raises(RuntimeError, match="our worker 0 ended: no core here"):
+        peer.answer()
+    peer.stop()

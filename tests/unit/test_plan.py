@@ -1,0 +1,71 @@
+"""Where tensors are placed and how they are cut."""
+
+import pytest
+
+from geomx.api import Shard
+from geomx.config import load
+from geomx.errors import ConfigError
+from geomx.plan import Planner, part_length, place
+
+
+def planner(**topology):
+    return Planner(load({"topology": {"name": "hips", **topology}}))
+
+
+@pytest.mark.parametrize("servers", range(1, 8))
+@pytest.mark.parametrize("length", [0, 1, 6, 7, 999_999, 1_000_000, 1_000_001, 5_000_003])
+def test_every_element_has_one_server(servers, length):
+    shards = planner(global_servers=servers).shards("w", length, servers)
+    assert sum(s.length for s in shards) == length
+    assert len(shards) == (servers if length > 1_000_000 else 1)
+    assert max(s.length for s in shards) - min(s.length for s in shards) <= 1
+
+
+def test_the_bound_compares_by_more_than():
+    made = planner(bigarray_bound=10)
+    assert len(made.shards("a", 10, 2)) == 1
+    assert len(made.shards("b", 11, 2)) == 2
+
+
+def test_more_servers_than_elements():
+    assert planner(bigarray_bound=1).shards("w", 2, 5) == [Shard(2, 0, 1), Shard(4, 1, 1)]
+
+
+def test_small_tensors_go_where_least_is():
+    made = planner()
+    found = [made.shards(f"w{i}", length, 2)[0].server for i, length in enumerate([100, 30, 30, 30, 30])]
+    assert found == [0, 1, 1, 1, 1]
+
+
+def test_the_same_declarations_give_the_same_placement():
+    lengths = [5, 900, 3_000_000, 17, 0, 1]
+    first, second = planner(), planner()
+    assert [first.shards("w", n, 3) for n in lengths] == [second.shards("w", n, 3) for n in lengths]
+
+
+def test_parts_come_from_the_scheduler():
+    assert part_length(load({})) == 262_144
+    assert part_length(load({"scheduler": {"fifo": {"part_elements": 7}}})) == 7
+
+
+@pytest.mark.parametrize(
+    "shards",
+    [
+        [],
+        [Shard(0, 0, 9)],
+        [Shard(0, 0, 5), Shard(1, 4, 6)],
+        [Shard(0, 0, 10), Shard(1, 10, 0)],
+        [Shard(2, 0, 10)],
+        [Shard(0, 0, 10), Shard(1, 0, 10)],
+    ],
+)
+def test_a_placement_that_does_not_cover_is_refused(shards):
+    made = planner()
+    made._place = lambda options, name, length, held: shards
+    with pytest.raises(ConfigError, match="the shards of w must cover its 10 elements once"):
+        made.shards("w", 10, 2)
+
+
+def test_place_takes_a_tuple_of_loads():
+    options = load({}).topology
+    assert place(options, "w", 3, (5, 2, 2)) == [Shard(1, 0, 3)]
