@@ -150,7 +150,7 @@ class Job:
         elif message.kind == "counters":
             ledger.count(node, body)
         elif message.kind == "note":
-            log.info("%s: %s", node, body.get("line", ""))
+            log.log(int(body.get("level", logging.INFO)), "%s: %s", node, body.get("line", ""))
         elif message.kind == "failed":
             self._blame.told(node, body["kind"], body["sentence"], time.monotonic())
         else:

@@ -197,6 +197,21 @@ def test_a_roll_call_names_who_is_missing(begin):
     assert "missing: global server 0" in ended.output
 
 
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "my_host", "a..b"])
+def test_an_unknown_host_is_named(begin, host):
+    ended = begin(f"topology.hosts.central={host}").wait(15)
+    assert ended.code == 2
+    assert ended.summary["status"] == "refused"
+    assert f"topology.hosts.central: '{host}' given, there is no host of that name" in ended.summary["error"]
+
+
+def test_warnings_of_nodes_are_shown(begin):
+    ended = begin().wait()
+    assert "party0.server: something is slow" in ended.output
+    assert "as it should be" not in ended.output
+    assert "as it should be" in (ended.directory / "logs" / "party0.server.log").read_text()
+
+
 def test_a_target_says_when_it_was_reached(begin):
     ended = begin("target.accuracy=0.5").wait()
     assert ended.summary["target"]["reached_round"] == 3
