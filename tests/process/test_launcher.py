@@ -91,6 +91,12 @@ def test_a_killed_node_ends_the_run(begin, node):
     assert ended.summary["status"] == "failed"
 
 
+def test_a_bad_end_after_all_are_done_is_no_success(begin):
+    ended = begin(env={"FAKE_BAD_END": "1"}).wait(LIMIT_S)
+    assert ended.code == 1
+    assert "global scheduler ended with exit code 7" in ended.summary["error"]
+
+
 def test_a_worker_that_just_goes_is_no_success(begin):
     ended = begin(env=FOREVER, script={"party0.worker0": {"step": 2, "do": "exit"}}).wait(LIMIT_S)
     assert ended.code == 1

@@ -136,6 +136,8 @@ class Node:
                 member.sendall(b"D" if self.failed else b"E")
         if self.failed:
             raise Error(self.failed)
+        if os.environ.get("FAKE_BAD_END") and "wan" in self.domains:
+            os._exit(7)
 
     def _until_over(self, link):
         if link.recv(1) != b"E":
