@@ -5,7 +5,7 @@ which points at a dataclass whose fields are the options (`option`). What the da
 the group:
 
     compression  the methods of `Compression`
-    transport    nothing yet
+    transport    `lossy`: True if it may drop parts
     scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`
     topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
     launcher     `target`: "module:class", a `Launcher` that takes the dataclass

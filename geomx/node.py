@@ -35,7 +35,7 @@ COUNT_EVERY_S = 1.0
 class Built:
     """A node that is not started yet, and what its start and end mean besides."""
 
-    def __init__(self, spec: NodeSpec, node: _core.Node, codecs: Codecs, reporter: Reporter) -> None:
+    def __init__(self, node: _core.Node, codecs: Codecs, reporter: Reporter) -> None:
         self.node, self._codecs = node, codecs
         self._counting = Counting(node, reporter)
         self._reporter = reporter
@@ -85,10 +85,11 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
     node.set_planner(Planner(config))
     node.set_policy(_policy(codecs))
     node.on_configure(codecs.configured)
-    node.on_log(logging.getLogger("geomx.core").log)
+    reporter = reporter or Reporter(spec)
+    node.on_log(_teller(reporter))
     if spec.role == "global_server":
         node.set_updater(_updater)
-    return Built(spec, node, codecs, reporter or Reporter(spec))
+    return Built(node, codecs, reporter)
 
 
 def run(spec: NodeSpec, reporter: Reporter) -> int:
@@ -176,8 +177,9 @@ class Counting:
         while not self._node.addresses and not self._over.wait(0.02):
             pass
         self._reporter.send("listening", dict(self._node.addresses))
-        while not self._over.wait(COUNT_EVERY_S):
-            self._reporter.send("counters", self._node.counters())
+        with contextlib.suppress(_core.Error):  # closed meanwhile
+            while not self._over.wait(COUNT_EVERY_S):
+                self._reporter.send("counters", self._node.counters())
 
 
 def _domain(spec: DomainSpec | None) -> _core.Domain | None:
@@ -197,6 +199,18 @@ def _policy(codecs: Codecs) -> Callable[[str, int, str, str, str], _core.CodecCh
         return _core.CodecChoice(choice.name, dict(choice.params))
 
     return choose
+
+
+def _teller(reporter: Reporter) -> Callable[[int, str], None]:
+    """The core's lines go to this node's log; its warnings also to whoever watches the run."""
+    core = logging.getLogger("geomx.core")
+
+    def tell(level: int, line: str) -> None:
+        core.log(level, "%s", line)
+        if level >= logging.WARNING:
+            reporter.send("note", {"level": level, "line": line})
+
+    return tell
 
 
 def _updater(text: str) -> Callable[[int, int, Any, Any], None]:

@@ -1,10 +1,13 @@
 """launcher=local: every node is a process of this machine, or of whatever `launcher.exec_prefix` leads to."""
 
+import functools
 import os
+import socket
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from geomx.api import Launcher
+from geomx.api import ConfigError, Launcher
 from geomx.spec import NodeSpec
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -12,6 +15,12 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 class LocalLauncher(Launcher):
     options: Any  # geomx.config.surroundings.Local
+
+    def prepare(self, nodes: Sequence[NodeSpec]) -> None:
+        """A name that nobody knows is told now: sockets would wait for it in silence. Raises ConfigError."""
+        for node in nodes:
+            if node.party not in self.options.exec_prefix and not _resolves(node.host):
+                raise ConfigError(f"topology.hosts.{node.party}: {node.host!r} given, there is no host of that name")
 
     def command(self, node: NodeSpec) -> list[str]:
         prefix = self.options.exec_prefix.get(node.party, [])
@@ -22,3 +31,11 @@ class LocalLauncher(Launcher):
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("DMLC_")}
         threads = self.options.threads or max(1, len(os.sched_getaffinity(0)) // num_workers)
         return {**dict.fromkeys(THREADS, str(threads)), **inherited, "PYTHONFAULTHANDLER": "1"}
+
+
+@functools.cache
+def _resolves(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None))
+    except (OSError, UnicodeError):
+        return False

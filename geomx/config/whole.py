@@ -91,8 +91,17 @@ def _check_sync(config: Config) -> None:
 
 
 def _check_deterministic(config: Config) -> None:
-    if config.deterministic and getattr(config.sync, "name", "") == "mixed":
+    if not config.deterministic:
+        return
+    if getattr(config.sync, "name", "") == "mixed":
         raise Forbidden("deterministic=true does not go with sync=mixed: who comes first is chance; use sync=fsa")
+    for name, options in config.scheduler.items():
+        if "overlay" in getattr(options, "fills", ()):
+            raise Forbidden(f"deterministic=true does not go with scheduler={name}: relays add in the order of arrival")
+    if getattr(config.transport, "lossy", False):
+        raise Forbidden(
+            f"deterministic=true does not go with transport={config.transport.name}: what is lost is chance"
+        )
 
 
 def _check_occupants(config: Config) -> None:

@@ -4,11 +4,12 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import math
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,17 +91,19 @@ class Job:
         self.outcome.ledger = Ledger([n.name for n in self._nodes if n.role == "worker" and not n.observes])
 
     def _conduct(self, planned: Cluster) -> None:
-        join_s = self._config.timeouts.join_s
+        join_s = self._config.timeouts.join_s + MARGIN_S
         for node in planned.schedulers.values():
             self._start(node)
-        self._until(lambda: self._all_said("listening", planned.schedulers.values()), join_s + MARGIN_S, "be reachable")
+        self._until("listening", planned.schedulers.values(), join_s, "did not listen")
         for node in planned.located(self._ports(planned)):
             self._start(node)
-        self._until(lambda: self._all_said("joined", self._nodes), join_s + MARGIN_S, "join", roll_call=True)
+        self._until("joined", self._nodes, join_s, "did not join")
         log.info("all %d nodes are up", len(self._nodes))
-        self._until(lambda: self._all_said("done", self._workers), None, "finish")
+        self._until("done", [n for n in self._nodes if n.role == "worker"], math.inf, "did not finish")
         rest_s = self._config.timeouts.death_s + MARGIN_S
-        self._until(lambda: not self._processes.running, rest_s, "end after the last worker left")
+        self._until("ended", self._nodes, rest_s, "did not end after the last worker had left")
+        while self._blame.since_s() is not None:  # a last word may still be on its way, else this raises
+            self._serve()
 
     def _start(self, node: NodeSpec) -> None:
         node = self._reachable(node)
@@ -118,24 +121,26 @@ class Job:
             for domain, node in planned.schedulers.items()
         }
 
-    def _until(self, over: Callable[[], bool], within_s: float | None, what: str, roll_call: bool = False) -> None:
-        """Serves the run until `over()`. Raises RunFailed for a failure, or after `within_s` for a node that didn't."""
+    def _until(self, kind: str, nodes: Iterable[NodeSpec], within_s: float, otherwise: str) -> None:
+        """Serves the run until all these nodes have said `kind`. Raises RunFailed for a failure, and after `within_s`
+        for the first who hasn't."""
         began_s = time.monotonic()
         next_call_s = began_s + self._config.timeouts.slow_s
-        while not over():
+        while missing := [n for n in nodes if n.name not in self._said.get(kind, {})]:
             self._serve()
             now_s = time.monotonic()
-            if roll_call and now_s > next_call_s:
+            if kind == "joined" and now_s > next_call_s:
                 next_call_s = now_s + self._config.timeouts.slow_s
                 self._call_roll(now_s - began_s)
-            if within_s is not None and now_s - began_s > within_s:
-                late = self._late(what)
-                raise RunFailed(f"{late[0].title} did not {what} within {within_s:g} s; its log: {late[0].log}")
+            if now_s - began_s > within_s:
+                late = next((n for n in missing if n.name not in self._said.get("hello", {})), missing[0])
+                raise RunFailed(f"{late.title} {otherwise} within {within_s:g} s; its log: {late.log}")
 
     def _serve(self) -> None:
         for message in itertools.islice(self._inbox.receive(TICK_S), MOST_MESSAGES):
             self._heard(message)
         for name, code in self._processes.poll():
+            self._said.setdefault("ended", {})[name] = {"exit_code": code}
             self._blame.ended(name, code, time.monotonic())
         self._display.update(self.outcome.ledger, self._workers)
         since_s = self._blame.since_s()
@@ -150,7 +155,7 @@ class Job:
         elif message.kind == "counters":
             ledger.count(node, body)
         elif message.kind == "note":
-            log.info("%s: %s", node, body.get("line", ""))
+            log.log(int(body.get("level", logging.INFO)), "%s: %s", node, body.get("line", ""))
         elif message.kind == "failed":
             self._blame.told(node, body["kind"], body["sentence"], time.monotonic())
         else:
@@ -168,15 +173,6 @@ class Job:
                 self.outcome.reached = row
             self._on_row(row)
 
-    def _all_said(self, kind: str, nodes: Any) -> bool:
-        names = {n if isinstance(n, str) else n.name for n in nodes}
-        return names <= self._said.get(kind, {}).keys()
-
-    def _late(self, what: str) -> list[NodeSpec]:
-        kind = {"be reachable": "listening", "join": "hello"}.get(what, "done")
-        late = [n for n in self._nodes if n.name in self._processes.running and n.name not in self._said.get(kind, {})]
-        return late or [n for n in self._nodes if n.name in self._processes.running] or self._nodes
-
     def _call_roll(self, after_s: float) -> None:
         up = self._said.get("hello", {})
         missing = [n.title for n in self._nodes if n.name not in up]
@@ -189,7 +185,7 @@ class Job:
     def _waited_for(self, node: NodeSpec) -> str:
         """'waited for: its part of round 18, by worker 0 of party a and 2 more'"""
         ledger = self.outcome.ledger
-        if not self._all_said("joined", self._nodes):
+        if len(self._said.get("joined", {})) < len(self._nodes):
             return "the cluster was still waiting for all nodes to join"
         own = node.name if node.name in ledger.workers else None
         waiting = [self._workers[w] for w in self._workers if w != node.name and w not in self.outcome.results]

@@ -91,6 +91,12 @@ def test_a_killed_node_ends_the_run(begin, node):
     assert ended.summary["status"] == "failed"
 
 
+def test_a_bad_end_after_all_are_done_is_no_success(begin):
+    ended = begin(env={"FAKE_BAD_END": "1"}).wait(LIMIT_S)
+    assert ended.code == 1
+    assert "global scheduler ended with exit code 7" in ended.summary["error"]
+
+
 def test_a_worker_that_just_goes_is_no_success(begin):
     ended = begin(env=FOREVER, script={"party0.worker0": {"step": 2, "do": "exit"}}).wait(LIMIT_S)
     assert ended.code == 1
@@ -195,6 +201,21 @@ def test_a_roll_call_names_who_is_missing(begin):
     ended = run.wait()
     assert ended.code == 0, ended.output
     assert "missing: global server 0" in ended.output
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "my_host", "a..b"])
+def test_an_unknown_host_is_named(begin, host):
+    ended = begin(f"topology.hosts.central={host}").wait(15)
+    assert ended.code == 2
+    assert ended.summary["status"] == "refused"
+    assert f"topology.hosts.central: '{host}' given, there is no host of that name" in ended.summary["error"]
+
+
+def test_warnings_of_nodes_are_shown(begin):
+    ended = begin().wait()
+    assert "party0.server: something is slow" in ended.output
+    assert "as it should be" not in ended.output
+    assert "as it should be" in (ended.directory / "logs" / "party0.server.log").read_text()
 
 
 def test_a_target_says_when_it_was_reached(begin):

@@ -7,13 +7,14 @@ import pytest
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("geomx.exec") is None, reason="geomx.exec isn't there")
 
 SCRIPT = """
-import sys
-from geomx import connect
-node, spec = connect.worker()
+import os, sys
+spec = connect.spec_of(os.environ)
+built = connect.join(spec)
+node = built.node
 print("I am", spec.title, sys.argv[1:], sys.stdin.read())
 {extra}
 node.leave()
-node.close()
+built.close()
 """
 
 

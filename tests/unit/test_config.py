@@ -241,6 +241,13 @@ def test_plugins_say_what_they_need():
         conf.judge(made)
 
 
+def test_deterministic_goes_without_overlays():
+    made = with_scheduler(picky=Picky())
+    made.deterministic = True
+    with pytest.raises(Forbidden, match="deterministic=true does not go with scheduler=picky"):
+        conf.judge(made)
+
+
 def test_a_place_has_one_occupant():
     with pytest.raises(Forbidden, match="scheduler=a does not go with scheduler=b: both are the scheduler"):
         conf.judge(with_scheduler(a=Greedy(), b=Greedy()))

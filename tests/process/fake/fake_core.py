@@ -68,13 +68,17 @@ class Node:
     def set_policy(self, choose): ...
     def set_updater(self, make): ...
     def on_configure(self, apply): ...
-    def on_log(self, log): ...
+    def on_log(self, log):
+        self.log = log
+
     def load_plugin(self, path): ...
     def add_codec(self, name, make): ...
 
     def start(self):
         if os.environ.get("FAKE_REFUSE") == f"{self.given['party']}/{self.role}":
             raise Refused("compression is none here but fp16 at worker 0 of party party0")
+        self.log(30, "something is slow")
+        self.log(20, "something is as it should be")
         if os.environ.get("FAKE_BLOCK"):
             block_for_ever()
         if self.role == "scheduler":
@@ -132,6 +136,8 @@ class Node:
                 member.sendall(b"D" if self.failed else b"E")
         if self.failed:
             raise Error(self.failed)
+        if os.environ.get("FAKE_BAD_END") and "wan" in self.domains:
+            os._exit(7)
 
     def _until_over(self, link):
         if link.recv(1) != b"E":
