@@ -124,8 +124,11 @@ TEST_CASE("who shows the token gets in; who shows another, or none, or one where
                          Case{"", "guess", "it shows a token, but none is set on this node (GEOMX_TOKEN)"}}) {
     Site server(with_token(at.server)), client(with_token(at.client));
     const uint16_t port = server.listen();
-    const PeerId peer = client.connect(port);
-    client.send(peer, "let me in");
+    PeerId peer = 0;
+    client.loop.call([&] {  // at once, so that the message leaves before the answer comes
+      REQUIRE(client.transport->connect("127.0.0.1:" + std::to_string(port), &peer).ok());
+      client.transport->send(peer, 0, {Bytes::copy("let me in"), {}});
+    });
     REQUIRE(server.wait_refusals(2));  // the greeting, and the message that came with it
     CHECK(server.refusals()[0] == std::string("a connection from 127.0.0.1: ") + at.why);
     CHECK(server.refusals()[1] == "a message from 127.0.0.1 that said no hello");
@@ -267,6 +270,39 @@ TEST_CASE("an end is told once, after all that was sent before it") {
     REQUIRE(server.losses().size() == 1);
     CHECK(server.losses()[0] == "the connection from 127.0.0.1 is lost: the other side closed it");
     server.send(server.arrivals()[0].from, "to nobody");
+  }
+}
+
+TEST_CASE("a node that closes at once, with answers unread, still delivers all") {
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    Site server;
+    Site client;
+    const PeerId peer = client.connect(server.listen());
+    client.send(peer, "who are you");
+    REQUIRE(server.wait_arrivals(1));
+    const PeerId back = server.arrivals()[0].from;
+    for (int i = 0; i < 100; ++i) client.send(peer, {Bytes::copy("up"), {Bytes::copy(pattern(30000))}});
+    std::thread other([&] {
+      for (int i = 0; i < 100; ++i) server.send(back, {Bytes::copy("down"), {Bytes::copy(pattern(30000))}});
+    });
+    client.close();
+    other.join();
+    REQUIRE(server.wait_losses(1));
+    CHECK(server.arrivals().size() == 101);
+  }
+}
+
+TEST_CASE("both sides may close at once") {
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    Site server, client;
+    const PeerId peer = client.connect(server.listen());
+    client.send(peer, "hello");
+    REQUIRE(server.wait_arrivals(1));
+    const auto start = std::chrono::steady_clock::now();
+    std::thread other([&] { client.close(); });
+    server.close();
+    other.join();
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
   }
 }
 
