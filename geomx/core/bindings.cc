@@ -152,6 +152,14 @@ struct PyTicket {
   TicketPtr ticket;
   Handle* handle;
   nb::object owner, arrays;  // keep the node and the memory
+
+  PyTicket(TicketPtr t, Handle* h, nb::object o, nb::object a)
+      : ticket(std::move(t)), handle(h), owner(std::move(o)), arrays(std::move(a)) {}
+  PyTicket(PyTicket&&) = default;
+  // What was pushed may still be read after a wait that ended early: that memory is never freed.
+  ~PyTicket() {
+    if (ticket && (!ticket->done() || !ticket->error().empty())) arrays.release();
+  }
   void wait(double timeout_s) {
     Handle::Result result;
     {
@@ -339,7 +347,7 @@ class PyNode {
   PyTicket submit(nb::object self, const std::string& text, nb::object arrays, Operation operation) {
     const auto ticket = std::make_shared<Ticket>(text);
     handle_->submit(ticket, [ticket, operation = std::move(operation)](Node& node) { operation(node, ticket); });
-    return PyTicket{ticket, handle_.get(), std::move(self), std::move(arrays)};
+    return PyTicket(ticket, handle_.get(), std::move(self), std::move(arrays));
   }
 
   // For frameworks with an engine of their own: `done` is a Python function, or (callback, engine, parameter) as
@@ -366,6 +374,7 @@ class PyNode {
       if (handle_->is_own_thread() || handle_->is_closed()) finish(error);
       else handle_->post([finish, error] { finish(error); });
     });
+    ticket->set_deadline_us(handle_->deadline_us());
     const bool is_push = what == "push";
     handle_->submit(ticket, [ticket, tensor = std::move(tensor), is_push](Node& node) {
       is_push ? node.worker()->push({tensor}, ticket) : node.worker()->pull({tensor}, ticket);

@@ -26,6 +26,8 @@ class Registry {
   void start();
   void take(NodeId from, PeerId peer, const Frame& frame);
   void fail(const std::string& message);
+  // A connection is over: a node that has not said good-bye is dead.
+  void lose(PeerId peer);
   // All nodes have said good-bye, or the run has failed.
   void on_done(std::function<void(const Status&)> done) { done_ = std::move(done); }
 
@@ -54,6 +56,7 @@ class Registry {
   std::string missing_text() const;
   void watch();
   std::string describe(const JoinRequest& request) const;
+  std::string name_of(const Node& node) const;
   Node* find(PeerId peer);
 
   Reactor& reactor_;
