@@ -58,9 +58,18 @@ def joined(make: Callable[[Node, NodeSpec, str, Callable[[], None]], S], kind: s
     `Node.start` raises, and ConfigError for what is refused here."""
     spec = spec_of(os.environ, kind)
     built = join(spec)
-    made = make(built.node, spec, kind, built.close)
+    made = make(built.node, agreed(spec, built), kind, built.close)
     exits.watch(made)
     return made
+
+
+def agreed(spec: NodeSpec, built: "Built") -> NodeSpec:
+    """What a worker knows once it has joined: the run's settings, and whether the central party trains, which by hand
+    only its servers are told."""
+    trains = built.node.trains
+    return dataclasses.replace(
+        spec, settings=built.settings, central_trains=trains, is_central=spec.is_central or not trains
+    )
 
 
 def join(spec: NodeSpec) -> "Built":

@@ -130,6 +130,12 @@ _NO_EFFECT = {
 }
 _PREFIXES = ("DMLC_", "GEOMX_", "ENABLE_", "DGT_", "MXNET_KVSTORE_HFA")
 _DGT_PROTOCOLS = {1: "udp", 2: "tcp", 3: "tcp4bit"}
+# What an option's variable asks for, counts only where one of these asks for its technique.
+_TECHNIQUES = {
+    "transport.": ("ENABLE_DGT",),
+    "scheduler.tsengine.": ("ENABLE_INTER_TS", "ENABLE_INTRA_TS"),
+    "sync.": ("MXNET_KVSTORE_USE_HFA",),
+}
 # variable -> setting of its own, for options of a technique that another variable chooses
 _OPTIONS = {
     "DMLC_UDP_CHANNEL_NUM": "transport.channels",
@@ -146,6 +152,7 @@ _OPTIONS = {
     "MXNET_KVSTORE_BIGARRAY_BOUND": "placement.bigarray_bound",  # all that use it must agree
     "MXNET_KVSTORE_SIZE_LOWER_BOUND": "compression.size_lower_bound",
 }
+_ASKING = {variable for asking in _TECHNIQUES.values() for variable in asking}
 
 
 def node_spec(environ: Environ, installed: Callable[[str, str], bool] | None = None) -> NodeSpec:
@@ -171,6 +178,9 @@ def node_spec(environ: Environ, installed: Callable[[str, str], bool] | None = N
 def notes(environ: Environ) -> list[str]:
     """Lines for the log: variables that are set and do nothing, and names that look misspelt."""
     found = [f"{name} has no effect: {why}" for name, why in _NO_EFFECT.items() if name in environ]
+    for name in (n for n in _OPTIONS if environ.get(n, "") not in ("", "0") and n not in _ASKING):
+        if (asking := _asking(name)) and all(environ.get(a, "0").strip() in ("", "0") for a in asking):
+            found.append(f"{name} has no effect here: {' or '.join(asking)} is not set")
     for name in sorted(environ):
         if name not in _VARIABLES and name.startswith(_PREFIXES):
             close = difflib.get_close_matches(name, _VARIABLES, 1, 0.85)
@@ -280,13 +290,12 @@ def _common(given: _Given, role: str, installed: Callable[[str, str], bool]) -> 
         "seed": given.get("GEOMX_SEED", 1),
         "deterministic": given.get("GEOMX_DETERMINISTIC", False),
         "settings": _settings(given, installed),
-        "config": _config(given),
         **{name: value for name, value in timeouts.items() if value is not None},
     }
 
 
 def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str, str]:
-    found: dict[str, Any] = {name: given.get(variable) for variable, name in _OPTIONS.items() if given.has(variable)}
+    found: dict[str, Any] = {name: given.get(variable) for variable, name in _OPTIONS.items() if _counts(given, variable)}
     if protocol := given.get("ENABLE_DGT"):
         _need_plugin("ENABLE_DGT", "transport", "dgt", installed)
         found["transport"] = {"name": "dgt"}
@@ -307,11 +316,16 @@ def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str,
     return {name: setting(value) for name, value in sorted((found | schedulers).items())}
 
 
-def _config(given: _Given) -> dict[str, Any]:
-    """What this node itself must know of the settings: the authority places tensors."""
-    if given.has("MXNET_KVSTORE_BIGARRAY_BOUND"):
-        return {"topology": {"name": "hips", "bigarray_bound": given.get("MXNET_KVSTORE_BIGARRAY_BOUND")}}
-    return {}
+def _counts(given: _Given, variable: str) -> bool:
+    """An option of a technique that isn't asked for here brings nothing, nor does a technique that is switched off."""
+    asking = _asking(variable)
+    asked = not asking or any(given.get(a) for a in asking)
+    return asked and given.has(variable) and (variable not in _ASKING or given.get(variable))
+
+
+def _asking(variable: str) -> tuple[str, ...]:
+    setting_name = _OPTIONS[variable]
+    return next((asking for start, asking in _TECHNIQUES.items() if setting_name.startswith(start)), ())
 
 
 def _need_plugin(variable: str, group: str, name: str, installed: Callable[[str, str], bool]) -> None:

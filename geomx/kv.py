@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from geomx import exits, optimizers, plugins
 from geomx._core import Error, Node, Refused, Ticket, Timeout
+from geomx.agreed import options_of
 from geomx.errors import ConfigError
-from geomx.options import shared
+from geomx.options import fields_of, shared
 from geomx.spec import NodeSpec, setting
 
 __all__ = ["Error", "Key", "Refused", "Store", "Timeout", "key_name"]
@@ -157,7 +158,7 @@ class Store:
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any], timeout: float | None = None) -> None:
         """{"type": the plugin's name, its options}: {"type": "bsc", "threshold": 0.01}. As for `set_optimizer`."""
-        self.node.configure("compression", compression_text(compression_params), seconds_of(timeout))
+        self.node.configure("compression", compression_text(compression_params, self.spec.settings), seconds_of(timeout))
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Raises Error: the optimizers' states stay on the global servers for now."""
@@ -222,13 +223,20 @@ def key_name(key: Key) -> str:
     raise TypeError(f"key {key!r}: a whole number or a string that isn't empty is needed")
 
 
-def compression_text(params: Mapping[str, Any]) -> str:
-    """MXNet's {"type": ...} as the setting "compression", with all options of the plugin. Raises ConfigError."""
+def compression_text(params: Mapping[str, Any], settings: Mapping[str, str]) -> str:
+    """MXNet's {"type": ...} as the setting "compression", with all options of the plugin; those that are settings of
+    their own ("compression.size_lower_bound") count where the script says nothing. Raises ConfigError."""
     given = dict(params)
     name = given.pop("type", given.pop("name", None))
     if not isinstance(name, str) or not name:
         raise ConfigError(f"set_gradient_compression: 'type' is {name!r}, needed is a compression plugin's name")
-    return setting(shared(plugins.options("compression", {"name": name, **given})))
+    known = fields_of(plugins.load("compression", name))
+    apart = {option: value for option, value in options_of("compression", settings).items() if option in known}
+    if contrary := [option for option, value in apart.items() if given.get(option, value) != value]:
+        option = contrary[0]
+        raise ConfigError(f"set_gradient_compression: {option} is {given[option]!r}, but {apart[option]!r} was set when "
+                          "the run began; set it once, or the same")
+    return setting(shared(plugins.options("compression", {"name": name, **apart, **given})))
 
 
 def pairs_of(key: Key | Sequence[Key], value: Any) -> tuple[list[str], list[list[Any]]]:

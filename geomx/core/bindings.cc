@@ -19,6 +19,8 @@ using namespace nb::literals;
 namespace geomx {
 namespace {
 
+constexpr uint32_t kDefaultStaleness = 8;  // as in geomx.config.techniques
+
 nb::object error_type, refused_type, timeout_type;
 
 [[noreturn]] void raise(const Handle::Result& result) {
@@ -444,6 +446,8 @@ class PyNode {
         sync->is_deterministic = nb::isinstance<nb::bool_>(deterministic) && nb::cast<bool>(deterministic);
         if (nb::isinstance<nb::dict>(given) && nb::cast<nb::dict>(given).contains("staleness"))
           sync->staleness = nb::cast<uint32_t>(given["staleness"]);
+        else if (sync->is_mixed)
+          sync->staleness = kDefaultStaleness;
       });
     };
     hooks.log = [this](int level, const std::string& line) {
@@ -662,6 +666,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })
       .def_prop_ro("rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.rank(); }); })
+      .def_prop_ro("trains", [](PyNode& self) { return self.ask<bool>([](Node& n) { return n.trains(); }); })
       .def_prop_ro("num_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.num_workers(); }); })
       .def_prop_ro("global_rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.global_rank(); }); })
       .def_prop_ro("num_all_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.agreement().num_all_workers; }); });

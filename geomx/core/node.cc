@@ -136,6 +136,7 @@ JoinRequest Node::request(Tier tier) const {
   request.num_members = options.num_members;
   request.is_observer = options_.role == NodeRole::worker && options_.is_central && !options_.central_trains;
   request.has_master = options_.is_master;
+  request.central_trains = options_.central_trains;
   request.num_workers = options_.role == NodeRole::worker && !request.is_observer;
   for (const auto& [key, value] : options_.settings) request.settings[key] = {value, ""};
   const End* lan = end_of(Tier::lan);
@@ -274,6 +275,12 @@ uint32_t Node::global_rank() const {
   for (const RosterEntry& entry : end->membership->roster().members)
     if (entry.id.rank < rank()) before += entry.num_workers;
   return before;
+}
+
+bool Node::trains() const {
+  const End* end = end_of(Tier::lan) ? end_of(Tier::lan) : end_of(Tier::wan);
+  const RosterEntry* self = end && end->membership ? end->membership->roster().find(end->membership->roster().self) : nullptr;
+  return self && self->id.role == Role::member && !self->is_observer && options_.role == NodeRole::worker;
 }
 
 std::string Node::party() const {

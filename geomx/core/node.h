@@ -79,6 +79,7 @@ class Node {
   uint32_t num_workers() const;
   uint32_t global_rank() const;
   std::string party() const;
+  bool trains() const;  // a worker whose pushes count
   // "; what a call waits for", as far as it is known here; else "".
   std::string reason(const Ticket& ticket) const;
   // Nobody waits for this call any more.

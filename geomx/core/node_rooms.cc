@@ -86,7 +86,7 @@ void Node::make_worker() {
   end.client = std::make_unique<Client>(*end.side);
   Worker::Options options;
   options.name = name_;
-  options.is_observer = options_.is_central && !options_.central_trains;
+  options.is_observer = !trains();
   options.num_global_servers = agreement_.num_global_servers;
   const bool is_first = agreement_.party_rank == 0 && rank() == 0;
   options.is_authority = agreement_.has_master ? options_.is_master : is_first;

@@ -142,6 +142,26 @@ Status Registry::give_ranks(Role role) {
   return {};
 }
 
+// Whether the central party trains is its servers' word: by hand only they are told.
+Status Registry::judge_central_party() {
+  const Node* first = nullptr;
+  for (const Node& node : nodes_) {
+    if (options_.tier != Tier::lan || node.request.title != "global server") continue;
+    if (first && first->request.central_trains != node.request.central_trains)
+      return Status::error(first->name + " and " + node.name + " differ in whether central workers train");
+    first = &node;
+  }
+  if (!first) return {};
+  for (Node& node : nodes_) {
+    if (node.request.role != Role::member) continue;
+    if (node.request.central_trains && !first->request.central_trains)
+      return Status::error(node.name + " says that central workers train, " + first->name + " doesn't; tell it too");
+    node.request.is_observer = !first->request.central_trains;
+    node.request.num_workers = first->request.central_trains;
+  }
+  return {};
+}
+
 Status Registry::unite_settings(Settings* all) const {
   *all = options_.settings;
   for (const Node& node : nodes_) {
@@ -158,6 +178,7 @@ void Registry::complete() {
   Settings settings;
   for (Role role : {Role::server, Role::member})
     if (Status status = give_ranks(role); !status.ok()) return refuse_all(status.message());
+  if (Status status = judge_central_party(); !status.ok()) return refuse_all(status.message());
   if (Status status = unite_settings(&settings); !status.ok()) return refuse_all(status.message());
   Roster roster = make_roster(settings);
   for (const Node& node : nodes_) {

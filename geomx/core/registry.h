@@ -47,6 +47,7 @@ class Registry {
   bool is_complete() const;
   void complete();
   Status give_ranks(Role role);
+  Status judge_central_party();
   Status unite_settings(Settings* all) const;
   Roster make_roster(const Settings& settings) const;
   void broadcast(const Frame& frame);
