@@ -58,7 +58,7 @@ def _chosen(own: Config, group: str, settings: Mapping[str, str]) -> Any:
 
 
 def _schedulers(own: Config, settings: Mapping[str, str]) -> dict[str, Any]:
-    """"scheduler": {"fifo": {...}} says all of them, "scheduler.p3": "true" adds one, "scheduler.p3.x" is its option."""
+    """The setting scheduler says all of them, scheduler.p3 (true) adds one, scheduler.p3.x is its option."""
     apart = options_of("scheduler", settings)
     added = [name for name, value in apart.items() if "." not in name and value is True]
     if "scheduler" not in settings and not added:
@@ -69,7 +69,9 @@ def _schedulers(own: Config, settings: Mapping[str, str]) -> dict[str, Any]:
     for name in names:
         before = plain(own.scheduler[name]) if name in own.scheduler else {}
         own_options = options_of(f"scheduler.{name}", settings)
-        found[name] = _built("scheduler", before, {**told.get(name, {}), "name": name}, own_options, f"scheduler.{name}")
+        found[name] = _built(
+            "scheduler", before, {**told.get(name, {}), "name": name}, own_options, f"scheduler.{name}"
+        )
         del found[name].name
     return found
 
@@ -82,14 +84,18 @@ def _placed(topology: Any, settings: Mapping[str, str]) -> Any:
     return plugins.options("topology", {**plain(topology), "bigarray_bound": bound})
 
 
-def _built(group: str, given: Mapping[str, Any], told: Mapping[str, Any], apart: Mapping[str, Any], where: str = "") -> Any:
+def _built(
+    group: str, given: Mapping[str, Any], told: Mapping[str, Any], apart: Mapping[str, Any], where: str = ""
+) -> Any:
     """The choice's own defaults, then what this node was given, then what was agreed on."""
     values = {**given, **told}
     known = fields_of(plugins.load(group, values["name"]))
     for name, value in apart.items():
         if name in told and told[name] != value:
-            raise ConfigError(f"{where or group}.{name}: {value!r} was set, but {group} asks for {told[name]!r}; set it "
-                              "once, or the same")
+            raise ConfigError(
+                f"{where or group}.{name}: {value!r} was set, but {group} asks for {told[name]!r}; set it "
+                "once, or the same"
+            )
         if name in known:
             values[name] = value
     return plugins.options(group, values)

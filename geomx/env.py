@@ -169,8 +169,9 @@ def node_spec(environ: Environ, installed: Callable[[str, str], bool] | None = N
     central = given.get("DMLC_ENABLE_CENTRAL_WORKER", False)
     if is_global:
         _check_central_servers(given)
-        return NodeSpec(role="global_server", is_central=True, central_trains=central, lan=given.lan(), wan=given.wan(),
-                        **common)
+        return NodeSpec(
+            role="global_server", is_central=True, central_trains=central, lan=given.lan(), wan=given.wan(), **common
+        )
     _check_local_server(given)
     return NodeSpec(role="local_server", lan=given.lan(), wan=given.wan(), **common)
 
@@ -239,43 +240,60 @@ def _role(given: _Given) -> tuple[str, bool]:
     expected = {"global_scheduler": (None, "scheduler"), "global_server": ("server",), None: (None, "scheduler",
                 "server", "worker")}[globally]  # fmt: skip
     if role not in expected:
-        raise ConfigError(f"DMLC_ROLE: {role or 'nothing'} given together with DMLC_ROLE_GLOBAL={globally}, allowed is "
-                          + ("server" if globally == "global_server" else "nothing"))
+        raise ConfigError(
+            f"DMLC_ROLE: {role or 'nothing'} given together with DMLC_ROLE_GLOBAL={globally}, allowed is "
+            + ("server" if globally == "global_server" else "nothing")
+        )
     if role is None and globally is None:
-        raise ConfigError("DMLC_ROLE: not set, allowed is one of scheduler, server, worker; a global scheduler has "
-                          "DMLC_ROLE_GLOBAL=global_scheduler instead")
+        raise ConfigError(
+            "DMLC_ROLE: not set, allowed is one of scheduler, server, worker; a global scheduler has "
+            "DMLC_ROLE_GLOBAL=global_scheduler instead"
+        )
     if given.get("DMLC_ROLE_MASTER_WORKER") and role != "worker":
-        raise ConfigError(f"DMLC_ROLE_MASTER_WORKER: 1 given on a {globally or role}, allowed only with "
-                          "DMLC_ROLE=worker")
+        raise ConfigError(
+            f"DMLC_ROLE_MASTER_WORKER: 1 given on a {globally or role}, allowed only with DMLC_ROLE=worker"
+        )
     return ("scheduler" if globally == "global_scheduler" else role), globally is not None
 
 
 def _worker(given: _Given, common: dict[str, Any]) -> NodeSpec:
     master = given.get("DMLC_ROLE_MASTER_WORKER", False)
-    return NodeSpec(role="worker", is_master=master, is_central=master, lan=given.lan("worker"),
-                    central_trains=given.get("DMLC_ENABLE_CENTRAL_WORKER", False),
-                    world=given.get("DMLC_NUM_ALL_WORKER", 0), **common)
+    return NodeSpec(
+        role="worker",
+        is_master=master,
+        is_central=master,
+        lan=given.lan("worker"),
+        central_trains=given.get("DMLC_ENABLE_CENTRAL_WORKER", False),
+        world=given.get("DMLC_NUM_ALL_WORKER", 0),
+        **common,
+    )
 
 
 def _check_local_server(given: _Given) -> None:
     count = given.need("DMLC_NUM_SERVER", "local server")
     if count != 1:
-        raise ConfigError(f"DMLC_NUM_SERVER: {count} given on a local server, allowed is 1: a party has one local "
-                          "server; a global server has DMLC_ROLE_GLOBAL=global_server")
+        raise ConfigError(
+            f"DMLC_NUM_SERVER: {count} given on a local server, allowed is 1: a party has one local "
+            "server; a global server has DMLC_ROLE_GLOBAL=global_server"
+        )
 
 
 def _check_central_servers(given: _Given) -> None:
     local = given.need("DMLC_NUM_SERVER", "global server")
     across = given.need("DMLC_NUM_GLOBAL_SERVER", "global server")
     if local != across:
-        raise ConfigError(f"DMLC_NUM_SERVER: {local} given on a global server but DMLC_NUM_GLOBAL_SERVER={across}: in "
-                          "the central party they are the same servers, so allowed are equal numbers")
+        raise ConfigError(
+            f"DMLC_NUM_SERVER: {local} given on a global server but DMLC_NUM_GLOBAL_SERVER={across}: in "
+            "the central party they are the same servers, so allowed are equal numbers"
+        )
 
 
 def _common(given: _Given, role: str, installed: Callable[[str, str], bool]) -> dict[str, Any]:
     if given.get("PS_DROP_MSG"):
-        raise ConfigError(f"PS_DROP_MSG: {given.get('PS_DROP_MSG')} given, allowed is 0: loss belongs to the network, "
-                          "see network= of python -m geomx.run")
+        raise ConfigError(
+            f"PS_DROP_MSG: {given.get('PS_DROP_MSG')} given, allowed is 0: loss belongs to the network, "
+            "see network= of python -m geomx.run"
+        )
     timeouts = {name: given.get(f"GEOMX_{name.upper()}") for name in ("join_s", "wait_s", "death_s", "slow_s")}
     if given.get("PS_HEARTBEAT_TIMEOUT") and timeouts["death_s"] is None:
         timeouts["death_s"] = float(given.get("PS_HEARTBEAT_TIMEOUT"))
@@ -295,7 +313,9 @@ def _common(given: _Given, role: str, installed: Callable[[str, str], bool]) -> 
 
 
 def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str, str]:
-    found: dict[str, Any] = {name: given.get(variable) for variable, name in _OPTIONS.items() if _counts(given, variable)}
+    found: dict[str, Any] = {
+        name: given.get(variable) for variable, name in _OPTIONS.items() if _counts(given, variable)
+    }
     if protocol := given.get("ENABLE_DGT"):
         _need_plugin("ENABLE_DGT", "transport", "dgt", installed)
         found["transport"] = {"name": "dgt"}
@@ -330,8 +350,10 @@ def _asking(variable: str) -> tuple[str, ...]:
 
 def _need_plugin(variable: str, group: str, name: str, installed: Callable[[str, str], bool]) -> None:
     if not installed(group, name):
-        raise ConfigError(f"{variable}: asks for {group}={name}, a plugin that is not installed; install it "
-                          f"(pip install geomx-{name}) or unset {variable}")
+        raise ConfigError(
+            f"{variable}: asks for {group}={name}, a plugin that is not installed; install it "
+            f"(pip install geomx-{name}) or unset {variable}"
+        )
 
 
 def _installed(group: str, name: str) -> bool:
@@ -352,8 +374,10 @@ def _address_of(interface: str) -> str:
     for name in sorted(there, key=lambda n: n != interface):
         if name.startswith(interface) and (address := _ipv4(name)):
             return address
-    raise ConfigError(f"DMLC_INTERFACE: {interface!r} given, allowed is a card of this host with an IPv4 address; "
-                      f"there are: {', '.join(n for n in there if _ipv4(n)) or 'none'}; or leave it unset")
+    raise ConfigError(
+        f"DMLC_INTERFACE: {interface!r} given, allowed is a card of this host with an IPv4 address; "
+        f"there are: {', '.join(n for n in there if _ipv4(n)) or 'none'}; or leave it unset"
+    )
 
 
 def _ipv4(interface: str) -> str:
