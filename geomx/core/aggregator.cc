@@ -305,15 +305,22 @@ void Aggregator::take_initial(const Frame& frame) {
 
 void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, Bytes raw) {
   Part& part = state_of(index).parts[part_index];
-  part.is_wanted = false;
-  for (Waiter& waiter : part.waiters) waiter.asks_above = false;
-  const bool is_current = !part.has_value || round >= part.lines[0].open;
-  if (is_current) {
+  const uint32_t open = part.lines[0].open;
+  const bool is_kept_by_rounds = !expected(index, 0, open).empty();
+  // Where no rounds keep it, a value of the same round may still be newer: MixedSync counts by party.
+  if (!part.has_value || round >= open || (!is_kept_by_rounds && round + 1 == open)) {
     part.value = std::move(raw);
     part.codec = kRawWireId;
     part.has_value = true;
-    if (expected(index, 0, part.lines[0].open).empty()) part.lines[0].open = round + 1;  // observers only
+    if (!is_kept_by_rounds) part.lines[0].open = round + 1;  // observers only
   }
+  confirm_value(index, part_index);
+}
+
+void Aggregator::confirm_value(uint32_t index, uint32_t part_index) {
+  Part& part = state_of(index).parts[part_index];
+  part.is_wanted = false;
+  for (Waiter& waiter : part.waiters) waiter.asks_above = false;
   serve_waiters(index, part_index);
 }
 

@@ -52,6 +52,8 @@ class Aggregator {
   void finish(uint32_t key, uint32_t part, uint32_t line, Bytes value);
   // The initial value, or a newer one for observers: raw bytes of the key's type.
   void set_value(uint32_t key, uint32_t part, uint32_t round, Bytes raw);
+  // What is here, if anything, is the newest there is.
+  void confirm_value(uint32_t key, uint32_t part);
 
   Lane& lane() { return lane_; }
   // Who is waited for, oldest round first; empty if nobody. For warnings and failures.

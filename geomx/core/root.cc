@@ -28,10 +28,10 @@ void Root::offer(uint32_t index, uint32_t part, uint32_t line, uint32_t round, B
   aggregator_->finish(index, part, line, std::move(next));
 }
 
-// Keys that nobody initialised begin at zero; for others the authority's value will come.
+// Keys that nobody initialised begin at zero; for others the authority's value is here or will come.
 void Root::want(uint32_t index, uint32_t part) {
   const Key& key = *side_.keys.find(index);
-  if (key.spec.has_initial) return;
+  if (key.spec.has_initial) return aggregator_->confirm_value(index, part);
   aggregator_->set_value(index, part, 0, zeros(size_t(key.parts[part].length) * size_of(key.spec.dtype)));
 }
 
