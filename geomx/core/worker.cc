@@ -18,12 +18,15 @@ Worker::State& Worker::state_of(const std::string& name) {
   State& state = states_[key_id(name)];
   if (state.key == nullptr) {
     const Key* key = side_.keys.find_id(key_id(name));
-    if (key != nullptr) {
-      state.key = key;
-      state.parts.resize(key->parts.size());
-    }
+    if (key != nullptr) found(state, *key);
   }
   return state;
+}
+
+void Worker::found(State& state, const Key& key) {
+  state.key = &key;
+  state.parts.resize(key.parts.size());
+  by_index_[key.spec.index] = &state;
 }
 
 // Tickets that are done are forgotten now and then.
@@ -121,8 +124,6 @@ void Worker::seal() {
 
 void Worker::on_spec(const Key& key) {
   State& state = state_of(key.spec.name);
-  state.key = &key;
-  state.parts.resize(key.parts.size());
   finish_init(state);
   run_waiting(state);
   leave_if_idle();
@@ -195,7 +196,9 @@ void Worker::pull_now(State& state, const Tensor& tensor, const TicketPtr& ticke
 
 void Worker::take_value(const Frame& frame) {
   const Key* key = side_.keys.find(frame.key);
-  State& state = state_of(key->spec.name);
+  State** known = by_index_.find(frame.key);
+  if (known == nullptr) return;  // a value for a key that this worker has not touched
+  State& state = **known;
   Kept& kept = state.parts[frame.part];
   bool was_pulled = false;
   for (auto pull = state.pulls.begin(); pull != state.pulls.end();) {
