@@ -56,7 +56,8 @@ class Codec {
   virtual uint32_t wire_id() const = 0;  // FourCC of the byte format
   virtual CodecScope scope() const { return CodecScope::part; }
   virtual bool can_merge() const { return false; }
-  virtual bool is_lossy() const { return false; }       // what comes back differs, so the codec keeps a residual
+  // It remembers what it did not send, and takes back what was lost; for others the lane does.
+  virtual bool keeps_residual() const { return false; }
   virtual bool takes(DType) const { return true; }
 
   virtual std::unique_ptr<Slot> open_slot(const PartView& whole) = 0;  // offset 0, length tensor_length

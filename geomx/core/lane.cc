@@ -158,7 +158,7 @@ void Lane::give_back(uint32_t index, uint32_t part, uint32_t round, const Bytes&
   Codec& codec = key.codec_of(side_.tier, direction_);
   const PartView view = key.view(part, round, side_.tier, direction_);
   Status status;
-  if (codec.is_lossy()) {
+  if (codec.keeps_residual()) {
     status = codec.give_back(*state.slot, view, encoded);
   } else {
     Bytes& residual = state.residuals[part];

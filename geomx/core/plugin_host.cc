@@ -123,14 +123,14 @@ class PluginCodec : public Codec {
       return Status::error("it has no max_encoded_size, encode or decode");
     }
     if (table().scope > GX_SCOPE_TENSOR) return Status::error("its scope is none of part, shard, tensor");
-    if (is_lossy() && table().give_back == nullptr) return Status::error("it is lossy but has no give_back");
+    if (keeps_residual() && table().give_back == nullptr) return Status::error("it keeps a residual but has no give_back");
     return {};
   }
 
   uint32_t wire_id() const override { return table().wire_id; }
   CodecScope scope() const override { return static_cast<CodecScope>(table().scope); }
   bool can_merge() const override { return (table().caps & GX_CAN_MERGE) != 0 && table().merge != nullptr; }
-  bool is_lossy() const override { return (table().caps & GX_IS_LOSSY) != 0; }
+  bool keeps_residual() const override { return (table().caps & GX_KEEPS_RESIDUAL) != 0; }
   bool takes(DType dtype) const override { return (table().dtypes & GX_DTYPE_BIT(int(dtype))) != 0; }
 
   std::unique_ptr<Slot> open_slot(const PartView& whole) override {
@@ -195,6 +195,26 @@ class PluginCodec : public Codec {
     gx_error error = {};
     const gx_slice slice = slice_of(view, nullptr);
     return status_of(table().give_back(&table(), raw(slot), &slice, {encoded.data(), encoded.size()}, &error), error);
+  }
+
+  Status merge(const PartView& view, const std::vector<Bytes>& encoded, Bytes* merged) override {
+    if (!can_merge()) return Status::error("it can't merge encoded parts");
+    std::vector<gx_bytes> in;
+    uint64_t capacity = 0;
+    for (const Bytes& one : encoded) {
+      in.push_back({one.data(), one.size()});
+      capacity += one.size();
+    }
+    capacity = std::max(capacity, max_encoded_size(view));
+    Bytes to = Bytes::allocate(capacity);
+    gx_buffer buffer = {to.writable(), 0, capacity};
+    gx_error error = {};
+    const gx_slice slice = slice_of(view, nullptr);
+    Status status = status_of(table().merge(&table(), &slice, in.data(), in.size(), &buffer, &error), error);
+    if (!status.ok()) return status;
+    if (buffer.size > capacity) return Status::error("it merged into more bytes than it had room for");
+    *merged = to.slice(0, buffer.size);
+    return {};
   }
 
   Status score(const PartView& view, const Bytes& encoded, double* contribution) override {

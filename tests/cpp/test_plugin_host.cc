@@ -47,7 +47,7 @@ TEST_CASE("a native codec goes through the whole table") {
     REQUIRE(registry.make("toy", {{"step", 0.25}}, &codec).message() == "");
     CHECK(codec->wire_id() == fourcc('T', 'O', 'Y', '1'));
     CHECK(codec->scope() == CodecScope::tensor);
-    CHECK(codec->is_lossy());
+    CHECK(codec->keeps_residual());
     CHECK_FALSE(codec->can_merge());
     CHECK(codec->takes(DType::f32));
     CHECK_FALSE(codec->takes(DType::f64));

@@ -142,7 +142,7 @@ TEST_CASE("wrong bytes, types and options are refused in a sentence") {
         "expected 6 bytes for 3 values of 16 bits but got 5");
   CHECK(sum[0] == 1);
   CHECK_FALSE(fixture.codec->takes(DType::i32));
-  CHECK_FALSE(fixture.codec->is_lossy());
+  CHECK_FALSE(fixture.codec->keeps_residual());
   std::unique_ptr<Codec> codec;
   CHECK(fixture.registry.make("fp16", {{"overflow", "wrap"}}, &codec).message() ==
         "codec fp16: overflow: allowed are saturate and inf");

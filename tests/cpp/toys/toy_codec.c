@@ -128,7 +128,7 @@ static gx_status make(void* user, const gx_host* host, const gx_site* site, gx_p
   out->struct_size = sizeof(*out);
   out->wire_id = GX_FOURCC('T', 'O', 'Y', '1');
   out->scope = GX_SCOPE_TENSOR;
-  out->caps = GX_IS_LOSSY | GX_CARRIES_GRADIENTS;
+  out->caps = GX_KEEPS_RESIDUAL | GX_CARRIES_GRADIENTS;
   out->dtypes = GX_DTYPE_BIT(GX_F32);
   out->open_slot = open_slot;
   out->close_slot = close_slot;
