@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from geomx import exits, optimizers, plugins
 from geomx._core import Error, Node, Refused, Ticket, Timeout
+from geomx.agreed import options_of
 from geomx.errors import ConfigError
-from geomx.options import shared
+from geomx.options import fields_of, shared
 from geomx.spec import NodeSpec, setting
 
 __all__ = ["Error", "Key", "Refused", "Store", "Timeout", "key_name"]
@@ -38,8 +39,9 @@ class Store:
     all of them. `close` leaves, and then calls `closer`, by default the node's own close.
     """
 
-    def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync",
-                 closer: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, node: Node, spec: NodeSpec, kind: str = "dist_sync", closer: Callable[[], None] | None = None
+    ) -> None:
         self.node = node
         self.spec = spec
         self._kind = kind
@@ -103,18 +105,21 @@ class Store:
         others only say shape and dtype, which must be the same (else Error on both sides).
         """
         names, groups = pairs_of(key, value)
-        self.node.init(names, [_readable(name, arrays[0]) for name, arrays in zip(names, groups, strict=True)],
-                       seconds_of(timeout))
+        self.node.init(
+            names, [_readable(name, arrays[0]) for name, arrays in zip(names, groups, strict=True)], seconds_of(timeout)
+        )
 
-    def push(self, key: Key | Sequence[Key], value: Arrays, priority: int | Sequence[int] = 0,
-             timeout: float | None = None) -> None:
+    def push(
+        self, key: Key | Sequence[Key], value: Arrays, priority: int | Sequence[int] = 0, timeout: float | None = None
+    ) -> None:
         """Gives a contribution to the keys' next rounds. Returns when the arrays may be changed again."""
         names, values = _sources(key, value)
         self.gradients_ready_at = time.perf_counter()
         self.node.push(names, values, priorities_of(priority, names)).wait(seconds_of(timeout))
 
-    def pull(self, key: Key | Sequence[Key], out: Arrays, priority: int | Sequence[int] = 0,
-             timeout: float | None = None) -> None:
+    def pull(
+        self, key: Key | Sequence[Key], out: Arrays, priority: int | Sequence[int] = 0, timeout: float | None = None
+    ) -> None:
         """Fills `out` with the value after as many rounds as this worker has pushed (or a newer one).
 
         That is the initial value before the first push; then the weights, with a server optimizer, or the sum of that
@@ -124,8 +129,14 @@ class Store:
         self.node.pull(names, targets.arrays, priorities_of(priority, names)).wait(seconds_of(timeout))
         targets.spread()
 
-    def push_pull(self, key: Key | Sequence[Key], value: Arrays, out: Arrays | None = None,
-                  priority: int | Sequence[int] = 0, timeout: float | None = None) -> None:
+    def push_pull(
+        self,
+        key: Key | Sequence[Key],
+        value: Arrays,
+        out: Arrays | None = None,
+        priority: int | Sequence[int] = 0,
+        timeout: float | None = None,
+    ) -> None:
         """A push and the pull of its round in one trip, for many keys at once. Without `out` it fills `value`."""
         names, values = _sources(key, value)
         targets = _targets(key, value if out is None else out)[1]
@@ -136,15 +147,22 @@ class Store:
 
     pushpull = push_pull
 
-    def broadcast(self, key: Key | Sequence[Key], value: Arrays, out: Arrays, priority: int | Sequence[int] = 0,
-                  timeout: float | None = None) -> None:
+    def broadcast(
+        self,
+        key: Key | Sequence[Key],
+        value: Arrays,
+        out: Arrays,
+        priority: int | Sequence[int] = 0,
+        timeout: float | None = None,
+    ) -> None:
         """`init` followed by `pull`: afterwards `out` is the authority's value on every worker."""
         self.init(key, value, timeout)
         self.pull(key, out, priority, timeout)
 
     # --- configuration ------------------------------------------------------------------------------------------
-    def set_optimizer(self, optimizer: str | Mapping[str, Any], timeout: float | None = None,
-                      **params: optimizers.Scalar) -> None:
+    def set_optimizer(
+        self, optimizer: str | Mapping[str, Any], timeout: float | None = None, **params: optimizers.Scalar
+    ) -> None:
         """The global servers update weights with this from the first push on. Returns when all of them have it.
 
         `set_optimizer("adam", learning_rate=0.01)` or one mapping with "name". The same call by others is accepted,
@@ -154,17 +172,23 @@ class Store:
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any], timeout: float | None = None) -> None:
         """{"type": the plugin's name, its options}: {"type": "bsc", "threshold": 0.01}. As for `set_optimizer`."""
-        self.node.configure("compression", compression_text(compression_params), seconds_of(timeout))
+        self.node.configure(
+            "compression", compression_text(compression_params, self.spec.settings), seconds_of(timeout)
+        )
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Raises Error: the optimizers' states stay on the global servers for now."""
-        raise Error(f"{fname} was not written: the optimizers' states are on the global servers, and this version "
-                    "can't fetch them; save the weights")
+        raise Error(
+            f"{fname} was not written: the optimizers' states are on the global servers, and this version "
+            "can't fetch them; save the weights"
+        )
 
     def load_optimizer_states(self, fname: str) -> None:
         """Raises Error: the optimizers' states stay on the global servers for now."""
-        raise Error(f"{fname} was not read: the optimizers' states are on the global servers, and this version "
-                    "can't set them; begin from saved weights")
+        raise Error(
+            f"{fname} was not read: the optimizers' states are on the global servers, and this version "
+            "can't set them; begin from saved weights"
+        )
 
     def report(self, name: str, value: float) -> None:
         """A figure that techniques use: the loss of the last step as "loss"."""
@@ -219,13 +243,22 @@ def key_name(key: Key) -> str:
     raise TypeError(f"key {key!r}: a whole number or a string that isn't empty is needed")
 
 
-def compression_text(params: Mapping[str, Any]) -> str:
-    """MXNet's {"type": ...} as the setting "compression", with all options of the plugin. Raises ConfigError."""
+def compression_text(params: Mapping[str, Any], settings: Mapping[str, str]) -> str:
+    """MXNet's {"type": ...} as the setting "compression", with all options of the plugin; those that are settings of
+    their own ("compression.size_lower_bound") count where the script says nothing. Raises ConfigError."""
     given = dict(params)
     name = given.pop("type", given.pop("name", None))
     if not isinstance(name, str) or not name:
         raise ConfigError(f"set_gradient_compression: 'type' is {name!r}, needed is a compression plugin's name")
-    return setting(shared(plugins.options("compression", {"name": name, **given})))
+    known = fields_of(plugins.load("compression", name))
+    apart = {option: value for option, value in options_of("compression", settings).items() if option in known}
+    if contrary := [option for option, value in apart.items() if given.get(option, value) != value]:
+        option = contrary[0]
+        raise ConfigError(
+            f"set_gradient_compression: {option} is {given[option]!r}, but {apart[option]!r} was set when "
+            "the run began; set it once, or the same"
+        )
+    return setting(shared(plugins.options("compression", {"name": name, **apart, **given})))
 
 
 def pairs_of(key: Key | Sequence[Key], value: Any) -> tuple[list[str], list[list[Any]]]:

@@ -25,7 +25,9 @@ Account account_of(const Frame& frame) {
 Link::Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters)
     : reactor_(reactor), transport_(transport), tier_(tier), counters_(counters) {
   transport_.receive([this](PeerId from, uint8_t channel, Message message) { take(from, channel, std::move(message)); },
-                     [this](const std::string& why) { refuse(why); }, [](PeerId, const std::string&) {});
+                     [this](const std::string& why) { refuse(why); }, [this](PeerId peer, const std::string& why) {
+                       if (trouble_) trouble_(node_at(peer), peer, why, transport_.is_lost(peer));
+                     });
   reactor_.at_turn_end([this] { pump(); });
 }
 
@@ -187,7 +189,7 @@ void Link::take(PeerId from, uint8_t channel, Message message) {
     return refuse("a message says that it is from another node than its connection's");
   }
   const uint32_t node = known == node_of_.end() ? kNobody : known->second;
-  const NodeId sender{Role(node & 3), node >> 2};
+  const NodeId sender = node_at(from);
   if (header.id != 0 && channel == 0 && node != kNobody && acknowledges_) {
     Peer& peer = peers_[node];
     peer.to_ack.push_back(header.id);
@@ -211,6 +213,12 @@ void Link::take_acks(Peer& peer, const Frame& frame) {
     peer.unacked.erase(found);
   }
   if (!peer.ranked.empty()) mark(node_of_[peer.id], peer);
+}
+
+NodeId Link::node_at(PeerId peer) const {
+  auto found = node_of_.find(peer);
+  const uint32_t node = found == node_of_.end() ? kNobody : found->second;
+  return {Role(node & 3), node >> 2};
 }
 
 void Link::refuse(const std::string& why) {

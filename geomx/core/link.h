@@ -24,6 +24,9 @@ class Link {
   void set_self(NodeId self) { self_ = self.packed(); }
   void on_frame(Handler handler) { handler_ = std::move(handler); }
   void on_refused(std::function<void(const std::string&)> handler) { refused_ = std::move(handler); }
+  // Trouble with a connection; `node` is kNobody's where it isn't known yet. is_over: it won't come back.
+  using OnTrouble = std::function<void(NodeId node, PeerId peer, const std::string& why, bool is_over)>;
+  void on_trouble(OnTrouble handler) { trouble_ = std::move(handler); }
   void set_credit(uint64_t bytes) { credit_bytes_ = bytes; }
 
   // Frames to `node` go over this connection from now on; a node that connected to us is learnt by itself.
@@ -72,6 +75,7 @@ class Link {
   static Frame pop(Heap& heap);
   void count(uint8_t account, uint64_t bytes);
   void refuse(const std::string& why);
+  NodeId node_at(PeerId peer) const;
 
   Reactor& reactor_;
   Transport& transport_;
@@ -80,6 +84,7 @@ class Link {
   uint32_t self_ = kNobody;
   Handler handler_;
   std::function<void(const std::string&)> refused_;
+  OnTrouble trouble_;
   uint64_t credit_bytes_ = uint64_t(64) << 20;
   uint64_t next_order_ = 0, next_message_ = 1;
   bool acknowledges_ = true;

@@ -16,6 +16,7 @@ Worker::Worker(Side& side, Client& client, Directory& directory, Options options
 
 Worker::State& Worker::state_of(const std::string& name) {
   State& state = states_[key_id(name)];
+  state.name = name;
   if (state.key == nullptr) {
     const Key* key = side_.keys.find_id(key_id(name));
     if (key != nullptr) found(state, *key);
@@ -45,6 +46,41 @@ void Worker::fail(const std::string& why) {
   for (auto& weak : tickets_)
     if (const TicketPtr ticket = weak.lock()) ticket->fail(why);
   tickets_.clear();
+}
+
+void Worker::cancel(const TicketPtr& ticket, const std::string& why) {
+  ticket->fail(why);
+  auto is_it = [&](const TicketPtr& other) { return other == ticket; };
+  for (auto& [id, state] : states_) {
+    auto& waiting = state.waiting;
+    waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }), waiting.end());
+    state.inits.erase(std::remove_if(state.inits.begin(), state.inits.end(), is_it), state.inits.end());
+    state.pulls.remove_if([&](const Pull& pull) { return is_it(pull.ticket); });
+    run_waiting(state);  // it may have been in the way
+  }
+  leave_if_idle();
+}
+
+void Worker::expire(uint64_t now_us, const std::function<std::string(const Ticket&)>& why) {
+  std::vector<TicketPtr> late;
+  for (const auto& weak : tickets_)
+    if (const TicketPtr ticket = weak.lock(); ticket && ticket->deadline_us() != 0 && ticket->deadline_us() <= now_us && !ticket->done())
+      late.push_back(ticket);
+  for (const TicketPtr& ticket : late) cancel(ticket, why(*ticket));
+}
+
+std::string Worker::blocked_by(const Ticket& ticket) const {
+  auto is_it = [&](const TicketPtr& other) { return other.get() == &ticket; };
+  for (const auto& [id, state] : states_) {
+    for (const Waiting& waiting : state.waiting) {
+      if (!is_it(waiting.ticket)) continue;
+      return state.key == nullptr ? "nobody has initialised or pushed key \"" + state.name + "\""
+                                  : "the first push or the leave of the " + options_.authority + " ends configuring, and hasn't come";
+    }
+    if (state.key == nullptr && std::any_of(state.inits.begin(), state.inits.end(), is_it))
+      return "the " + options_.authority + " has not initialised key \"" + state.name + "\"";
+  }
+  return "";
 }
 
 void Worker::declare(State& state, const Tensor& tensor, bool has_initial) {
@@ -89,7 +125,7 @@ void Worker::push(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
     if (state.key == nullptr) declare(state, tensor, false);
-    enqueue(state, true, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); });
+    enqueue(state, true, ticket, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); });
   }
   if (options_.is_authority) seal();
 }
@@ -99,18 +135,18 @@ void Worker::pull(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   ticket->expect(tensors.size());
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
-    enqueue(state, false, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); });
+    enqueue(state, false, ticket, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); });
   }
 }
 
-void Worker::enqueue(State& state, bool needs_seal, Operation operation) {
+void Worker::enqueue(State& state, bool needs_seal, const TicketPtr& ticket, Operation operation) {
   if (state.waiting.empty() && state.key != nullptr && (is_sealed_ || !needs_seal)) return operation();
-  state.waiting.emplace_back(needs_seal, std::move(operation));
+  state.waiting.push_back({needs_seal, ticket, std::move(operation)});
 }
 
 void Worker::run_waiting(State& state) {
-  while (!state.waiting.empty() && state.key != nullptr && (is_sealed_ || !state.waiting.front().first)) {
-    const Operation operation = std::move(state.waiting.front().second);
+  while (!state.waiting.empty() && state.key != nullptr && (is_sealed_ || !state.waiting.front().needs_seal)) {
+    const Operation operation = std::move(state.waiting.front().operation);
     state.waiting.pop_front();
     operation();
   }

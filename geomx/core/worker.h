@@ -41,6 +41,7 @@ class Worker {
     bool is_authority = false, is_observer = false;
     uint32_t num_global_servers = 1;
     std::string name;
+    std::string authority;  // who decides, in words
   };
   using Planner = std::function<Status(const KeySpec& tensor, uint32_t num_global_servers, Plan* plan)>;
 
@@ -51,6 +52,12 @@ class Worker {
   void pull(const std::vector<Tensor>& tensors, const TicketPtr& ticket);
   void leave(const TicketPtr& ticket);
   void fail(const std::string& why);
+  // A call that nobody waits for any more: it won't write to its caller's memory, nor hold up a leave.
+  void cancel(const TicketPtr& ticket, const std::string& why);
+  // Those whose deadline is past; `why(ticket)` says what each waited for.
+  void expire(uint64_t now_us, const std::function<std::string(const Ticket&)>& why);
+  // What a call still needs before anything of it can be sent; empty if nothing.
+  std::string blocked_by(const Ticket& ticket) const;
 
   void on_spec(const Key& key);
   void on_sealed();
@@ -69,11 +76,17 @@ class Worker {
     bool is_here = false;
   };
   using Operation = std::function<void()>;
+  struct Waiting {
+    bool needs_seal;
+    TicketPtr ticket;
+    Operation operation;
+  };
   struct State {
+    std::string name;
     const Key* key = nullptr;
     uint32_t pushed = 0;          // rounds
     bool is_declared = false;     // we have asked for it
-    std::deque<std::pair<bool, Operation>> waiting;  // needs the seal; what to do
+    std::deque<Waiting> waiting;
     std::vector<Kept> parts;
     std::list<Pull> pulls;
     Bytes initial;                // the authority's, raw, until the key is decided
@@ -83,7 +96,7 @@ class Worker {
   State& state_of(const std::string& name);
   void found(State& state, const Key& key);
   void declare(State& state, const Tensor& tensor, bool has_initial);
-  void enqueue(State& state, bool needs_seal, Operation operation);
+  void enqueue(State& state, bool needs_seal, const TicketPtr& ticket, Operation operation);
   void run_waiting(State& state);
   void seal();
   Status check(const State& state, const Tensor& tensor) const;

@@ -43,12 +43,12 @@ class ZmqTransport : public Transport, private Loop::Source {
   // Nothing is called back any more. Waits, for linger_ms at most, until peers have read all that was sent.
   void close() override;
 
-  bool is_lost(PeerId peer) const { return peers_[peer]->state == Peer::State::lost; }
+  bool is_lost(PeerId peer) const override { return peers_[peer]->state == Peer::State::lost; }
   bool shares_memory_with(PeerId peer) const { return peers_[peer]->can_read_ours; }
   // Of this node's shared memory, by who allocated it here and by peers that hold it.
   size_t shared_bytes() const { return arena_ == nullptr ? 0 : arena_->used_bytes(); }
-  // 0 after a failure: what waits to leave is dropped.
-  void set_linger_ms(int linger_ms) { options_.linger_ms = linger_ms; }
+  // 0: what waits to leave is dropped.
+  void set_linger_ms(int linger_ms) override { options_.linger_ms = linger_ms; }
 
  private:
   // A socket and the monitor that tells what happens to its connections.
