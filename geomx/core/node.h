@@ -79,7 +79,8 @@ class Node {
   uint32_t num_workers() const;
   uint32_t global_rank() const;
   std::string party() const;
-  // Whom the servers last said they wait for; empty if that is long ago.
+  // What this worker waits for before it can ask a server, else whom the servers last said they wait for; empty if
+  // that is long ago.
   std::string waited_for() const;
   const std::string& failure() const { return failure_; }
   Fault fault() const { return fault_; }
@@ -115,6 +116,7 @@ class Node {
   void make_global_server();
   void make_aggregator(End& end, Upstream& upstream, uint32_t num_contributors);
   void on_frame(End& end, NodeId from, PeerId peer, Frame& frame);
+  bool is_known(const End& end, NodeId from) const;
   bool take_notice_of_wait(const End& end, const Frame& frame);
   void on_spec(KeySpec spec);
   void on_sealed();
@@ -139,6 +141,7 @@ class Node {
   KeyTable keys_;
   std::string name_;
   Agreement agreement_;
+  SyncPolicy sync_;  // of the WAN
   std::unique_ptr<End> ends_[2];
   std::unique_ptr<Directory> directory_;
   std::unique_ptr<Uplink> uplink_;

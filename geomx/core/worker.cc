@@ -17,6 +17,7 @@ Worker::Worker(Side& side, Client& client, Directory& directory, Options options
 Worker::State& Worker::state_of(const std::string& name) {
   State& state = states_[key_id(name)];
   if (state.key == nullptr) {
+    state.name = name;
     const Key* key = side_.keys.find_id(key_id(name));
     if (key != nullptr) {
       state.key = key;
@@ -65,11 +66,11 @@ void Worker::declare(State& state, const Tensor& tensor, bool has_initial) {
 
 void Worker::init(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   track(ticket);
-  ticket->expect(tensors.size());
+  ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
     if (state.key != nullptr && state.is_declared) {
-      const Status status = check(state, tensor);
+      const Status status = check(state, tensor, true);
       status.ok() ? ticket->complete_one() : ticket->fail(status.message());
       continue;
     }
@@ -77,11 +78,12 @@ void Worker::init(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
     if (options_.is_authority) state.initial = Bytes::copy(tensor.data, tensor.num_bytes());
     declare(state, tensor, true);
   }
+  ticket->complete_one();
 }
 
 void Worker::push(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   track(ticket);
-  ticket->expect(tensors.size());
+  ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   if (is_leaving_) return ticket->fail(ticket->text() + ": " + options_.name + " has left");
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
@@ -89,15 +91,17 @@ void Worker::push(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
     enqueue(state, true, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); });
   }
   if (options_.is_authority) seal();
+  ticket->complete_one();
 }
 
 void Worker::pull(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   track(ticket);
-  ticket->expect(tensors.size());
+  ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
     enqueue(state, false, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); });
   }
+  ticket->complete_one();
 }
 
 void Worker::enqueue(State& state, bool needs_seal, Operation operation) {
@@ -111,6 +115,17 @@ void Worker::run_waiting(State& state) {
     state.waiting.pop_front();
     operation();
   }
+}
+
+std::string Worker::waits_for() const {
+  for (const auto& [id, state] : states_) {
+    if (state.waiting.empty() && state.inits.empty()) continue;
+    const std::string key = "key \"" + state.name + "\"";
+    if (state.key == nullptr && !state.is_declared) return key + " is not known: nobody has declared it by an init or a push";
+    if (state.key == nullptr) return key + " waits to be declared by " + options_.authority + ", who decides about keys";
+    return key + " waits for the first push of " + options_.authority + ", which ends configuring";
+  }
+  return "";
 }
 
 void Worker::seal() {
@@ -147,9 +162,11 @@ void Worker::finish_init(State& state) {
   state.inits.clear();
 }
 
-Status Worker::check(const State& state, const Tensor& tensor) const {
+// A value may come in another shape of the same length; a declaration may not.
+Status Worker::check(const State& state, const Tensor& tensor, bool is_declaration) const {
   const KeySpec& spec = state.key->spec;
-  if (spec.dtype == tensor.dtype && spec.length() == tensor.length()) return {};
+  const bool fits = is_declaration ? spec.shape == tensor.shape : spec.length() == tensor.length();
+  if (spec.dtype == tensor.dtype && fits) return {};
   KeySpec given = spec;
   given.shape = tensor.shape;
   given.dtype = tensor.dtype;

@@ -39,7 +39,7 @@ class Worker {
   struct Options {
     bool is_authority = false, is_observer = false;
     uint32_t num_global_servers = 1;
-    std::string name;
+    std::string name, authority;
   };
   using Planner = std::function<Status(const KeySpec& tensor, uint32_t num_global_servers, Plan* plan)>;
 
@@ -54,6 +54,8 @@ class Worker {
   void on_spec(const Key& key);
   void on_sealed();
   bool is_sealed() const { return is_sealed_; }
+  // Whom calls that have not reached a server wait for, in words; empty if there are none.
+  std::string waits_for() const;
 
  private:
   struct Pull {
@@ -70,6 +72,7 @@ class Worker {
   using Operation = std::function<void()>;
   struct State {
     const Key* key = nullptr;
+    std::string name;
     uint32_t pushed = 0;          // rounds
     bool is_declared = false;     // we have asked for it
     std::deque<std::pair<bool, Operation>> waiting;  // needs the seal; what to do
@@ -84,7 +87,7 @@ class Worker {
   void enqueue(State& state, bool needs_seal, Operation operation);
   void run_waiting(State& state);
   void seal();
-  Status check(const State& state, const Tensor& tensor) const;
+  Status check(const State& state, const Tensor& tensor, bool is_declaration = false) const;
   void push_now(State& state, const Tensor& tensor, const TicketPtr& ticket);
   void pull_now(State& state, const Tensor& tensor, const TicketPtr& ticket);
   void finish_init(State& state);
