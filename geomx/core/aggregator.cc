@@ -274,7 +274,7 @@ void Aggregator::take_pull(NodeId from, const Frame& frame) {
     return;
   }
   const bool is_observer = !contributes(from);
-  const bool asks_above = is_observer && expected(frame.key, 0, part->lines[0].open).empty();
+  const bool asks_above = is_observer && !upstream_.is_top() && expected(frame.key, 0, part->lines[0].open).empty();
   part->waiters.push_back({from, frame.round, asks_above});
   if ((asks_above || !part->has_value) && !part->is_wanted) {
     part->is_wanted = true;
@@ -291,8 +291,12 @@ void Aggregator::serve_waiters(uint32_t index, uint32_t part_index) {
   for (const Waiter& waiter : part.waiters) {
     const bool counts = contributes(waiter.who);
     const Line& line = part.lines[counts ? line_of(side_.contributor_of(waiter.who)) : 0];
-    if (waiter.asks_above || (counts && line.open - 1 < waiter.min_round)) still.push_back(waiter);
-    else send_value(key, part_index, line, waiter.who, {}, 0);
+    if (waiter.asks_above || (counts && line.open - 1 < waiter.min_round)) {
+      still.push_back(waiter);
+      continue;
+    }
+    send_value(key, part_index, line, waiter.who, {}, 0);
+    if (counts && sync_.is_mixed) upstream_.gave(index, part_index, line_of(side_.contributor_of(waiter.who)));
   }
   part.waiters = std::move(still);
 }
@@ -307,12 +311,14 @@ void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, 
   Part& part = state_of(index).parts[part_index];
   part.is_wanted = false;
   for (Waiter& waiter : part.waiters) waiter.asks_above = false;
-  const bool is_current = !part.has_value || round >= part.lines[0].open;
-  if (is_current) {
+  // Where no rounds keep it current, the same round's value may be newer: others' rounds go on by themselves in mixed sync.
+  const uint32_t open = part.lines[0].open;
+  const bool has_rounds = !expected(index, 0, open).empty();
+  if (!part.has_value || round >= open || (!has_rounds && round + 1 >= open)) {
     part.value = std::move(raw);
     part.codec = kRawWireId;
     part.has_value = true;
-    if (expected(index, 0, part.lines[0].open).empty()) part.lines[0].open = round + 1;  // observers only
+    if (!has_rounds) part.lines[0].open = round + 1;
   }
   serve_waiters(index, part_index);
 }

@@ -35,6 +35,10 @@ class Upstream {
   virtual void initial(uint32_t key, uint32_t part, Bytes raw) = 0;
   // Every member that trains has left.
   virtual void all_left() = 0;
+  // Nothing stands higher: the newest value is here, so nobody needs to be asked for it.
+  virtual bool is_top() const { return false; }
+  // The newest value goes to who asked for it and not as the answer of its round (mixed sync).
+  virtual void gave(uint32_t key, uint32_t part, uint32_t line) { (void)key, (void)part, (void)line; }
 };
 
 class Aggregator {

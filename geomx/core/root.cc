@@ -35,6 +35,12 @@ void Root::want(uint32_t index, uint32_t part) {
   aggregator_->set_value(index, part, 0, zeros(size_t(key.parts[part].length) * size_of(key.spec.dtype)));
 }
 
+void Root::gave(uint32_t index, uint32_t part, uint32_t line) {
+  auto weights = weights_.find({index, part});
+  if (!updater_ || weights == weights_.end()) return;
+  updater_->gave(side_.keys.find(index)->view(part, 0, side_.tier, Direction::up), line, weights->second.data());
+}
+
 void Root::initial(uint32_t index, uint32_t part, Bytes raw) {
   const Key& key = *side_.keys.find(index);
   if (raw.size() != size_t(key.parts[part].length) * size_of(key.spec.dtype)) {

@@ -99,7 +99,7 @@ class Worker {
   void enqueue(State& state, bool needs_seal, const TicketPtr& ticket, Operation operation);
   void run_waiting(State& state);
   void seal();
-  Status check(const State& state, const Tensor& tensor) const;
+  Status check(const State& state, const Tensor& tensor, bool is_declaration = false) const;
   void push_now(State& state, const Tensor& tensor, const TicketPtr& ticket);
   void pull_now(State& state, const Tensor& tensor, const TicketPtr& ticket);
   void finish_init(State& state);
