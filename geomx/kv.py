@@ -113,9 +113,8 @@ class Store:
         self, key: Key | Sequence[Key], value: Arrays, priority: int | Sequence[int] = 0, timeout: float | None = None
     ) -> None:
         """Gives a contribution to the keys' next rounds. Returns when the arrays may be changed again."""
-        names, groups = pairs_of(key, value)
+        names, values = _sources(key, value)
         self.gradients_ready_at = time.perf_counter()
-        values = [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
         self.node.push(names, values, priorities_of(priority, names)).wait(seconds_of(timeout))
 
     def pull(
@@ -126,10 +125,9 @@ class Store:
         That is the initial value before the first push; then the weights, with a server optimizer, or the sum of that
         round's pushes.
         """
-        names, groups = pairs_of(key, out)
-        targets = [_Target(name, arrays) for name, arrays in zip(names, groups, strict=True)]
-        self.node.pull(names, [t.array for t in targets], priorities_of(priority, names)).wait(seconds_of(timeout))
-        _fill(targets)
+        names, targets = _targets(key, out)
+        self.node.pull(names, targets.arrays, priorities_of(priority, names)).wait(seconds_of(timeout))
+        targets.spread()
 
     def push_pull(
         self,
@@ -140,13 +138,12 @@ class Store:
         timeout: float | None = None,
     ) -> None:
         """A push and the pull of its round in one trip, for many keys at once. Without `out` it fills `value`."""
-        names, groups = pairs_of(key, value)
+        names, values = _sources(key, value)
+        targets = _targets(key, value if out is None else out)[1]
         self.gradients_ready_at = time.perf_counter()
-        values = [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
-        targets = [_Target(n, a) for n, a in zip(names, pairs_of(key, value if out is None else out)[1], strict=True)]
-        ticket: Ticket = self.node.push_pull(names, values, [t.array for t in targets], priorities_of(priority, names))
+        ticket: Ticket = self.node.push_pull(names, values, targets.arrays, priorities_of(priority, names))
         ticket.wait(seconds_of(timeout))
-        _fill(targets)
+        targets.spread()
 
     pushpull = push_pull
 
@@ -295,25 +292,47 @@ def _summed(name: str, arrays: list[Array]) -> Array:
     return total
 
 
-class _Target:
-    """Where a pull writes: the first device's own buffer where it can be written directly."""
+class _Targets:
+    """Where a pull writes: buffers that can be written directly, and whatever must be copied out of them afterwards."""
 
-    def __init__(self, name: str, outs: list[Array]) -> None:
-        for out in outs:
-            if not isinstance(out, np.ndarray) or not out.flags.writeable:
-                raise TypeError(f"key {name!r}: a numpy array that can be written is needed to pull into")
-        self.outs = outs
-        self.array = outs[0] if outs[0].flags.c_contiguous else np.empty_like(outs[0], order="C")
+    def __init__(self, arrays: Sequence[Array], copies: Sequence[tuple[Array, list[Array]]] = ()) -> None:
+        self.arrays = arrays
+        self._copies = copies
 
     def spread(self) -> None:
-        for out in self.outs:
-            if out is not self.array:
-                np.copyto(out, self.array)
+        for array, outs in self._copies:
+            for out in outs:
+                if out is not array:
+                    np.copyto(out, array)
 
 
-def _fill(targets: list[_Target]) -> None:
-    for target in targets:
-        target.spread()
+def _is_plain(value: Any) -> bool:
+    """A list of arrays that the core can take as they are; thousands of them are told in one pass."""
+    return isinstance(value, list) and all(type(a) is np.ndarray and a.flags.carray for a in value)
+
+
+def _sources(key: Key | Sequence[Key], value: Any) -> tuple[list[str], Sequence[Array]]:
+    if isinstance(key, list) and _is_plain(value) and len(key) == len(value):
+        return [key_name(k) for k in key], value
+    names, groups = pairs_of(key, value)
+    return names, [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
+
+
+def _targets(key: Key | Sequence[Key], out: Any) -> tuple[list[str], _Targets]:
+    if isinstance(key, list) and _is_plain(out) and len(key) == len(out):
+        return [key_name(k) for k in key], _Targets(out)
+    names, groups = pairs_of(key, out)
+    arrays = [_writable(name, outs) for name, outs in zip(names, groups, strict=True)]
+    return names, _Targets(arrays, list(zip(arrays, groups, strict=True)))
+
+
+def _writable(name: str, outs: list[Any]) -> Array:
+    """The first device's own buffer where it can be written directly."""
+    for out in outs:
+        if not isinstance(out, np.ndarray) or not out.flags.writeable:
+            raise TypeError(f"key {name!r}: a numpy array that can be written is needed to pull into")
+    first: Array = outs[0]
+    return first if first.flags.c_contiguous else np.empty_like(first, order="C")
 
 
 def priorities_of(priority: int | Sequence[int], names: list[str]) -> list[int]:

@@ -184,7 +184,7 @@ void Aggregator::judge_droppable(uint32_t index, uint32_t line_index, uint32_t r
 // MixedSync with a bound: nobody may be more than `staleness` rounds ahead of the slowest that still trains.
 bool Aggregator::is_too_far(uint32_t index, uint32_t part, uint32_t line) const {
   if (!sync_.is_mixed || sync_.staleness == 0) return false;
-  const Part& p = states_.at(index).parts[part];
+  const Part& p = states_.find(index)->parts[part];
   for (uint32_t other = 0; other < p.lines.size(); ++other) {
     const uint32_t done = p.lines[other].open - 1;
     if (!expected(index, other, done + 1).empty() && p.lines[line].open > done + sync_.staleness) return true;
@@ -256,7 +256,7 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
 
 void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
                             int64_t rank) {
-  const Part& p = states_.at(key.spec.index).parts[part];
+  const Part& p = states_.find(key.spec.index)->parts[part];
   Frame frame(FrameKind::value, key.spec.index, part, line.open - 1);
   frame.codec = p.codec;
   frame.body = p.value;
@@ -274,7 +274,7 @@ void Aggregator::take_pull(NodeId from, const Frame& frame) {
     return;
   }
   const bool is_observer = !contributes(from);
-  const bool asks_above = is_observer && expected(frame.key, 0, part->lines[0].open).empty();
+  const bool asks_above = is_observer && !upstream_.is_top() && expected(frame.key, 0, part->lines[0].open).empty();
   part->waiters.push_back({from, frame.round, asks_above});
   if ((asks_above || !part->has_value) && !part->is_wanted) {
     part->is_wanted = true;
@@ -291,8 +291,12 @@ void Aggregator::serve_waiters(uint32_t index, uint32_t part_index) {
   for (const Waiter& waiter : part.waiters) {
     const bool counts = contributes(waiter.who);
     const Line& line = part.lines[counts ? line_of(side_.contributor_of(waiter.who)) : 0];
-    if (waiter.asks_above || (counts && line.open - 1 < waiter.min_round)) still.push_back(waiter);
-    else send_value(key, part_index, line, waiter.who, {}, 0);
+    if (waiter.asks_above || (counts && line.open - 1 < waiter.min_round)) {
+      still.push_back(waiter);
+      continue;
+    }
+    send_value(key, part_index, line, waiter.who, {}, 0);
+    if (counts && sync_.is_mixed) upstream_.gave(index, part_index, line_of(side_.contributor_of(waiter.who)));
   }
   part.waiters = std::move(still);
 }
@@ -305,22 +309,17 @@ void Aggregator::take_initial(const Frame& frame) {
 
 void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, Bytes raw) {
   Part& part = state_of(index).parts[part_index];
+  part.is_wanted = false;
+  for (Waiter& waiter : part.waiters) waiter.asks_above = false;
+  // Where no rounds keep it current, the same round's value may be newer: others' rounds go on by themselves in mixed sync.
   const uint32_t open = part.lines[0].open;
-  const bool is_kept_by_rounds = !expected(index, 0, open).empty();
-  // Where no rounds keep it, a value of the same round may still be newer: MixedSync counts by party.
-  if (!part.has_value || round >= open || (!is_kept_by_rounds && round + 1 == open)) {
+  const bool has_rounds = !expected(index, 0, open).empty();
+  if (!part.has_value || round >= open || (!has_rounds && round + 1 >= open)) {
     part.value = std::move(raw);
     part.codec = kRawWireId;
     part.has_value = true;
-    if (!is_kept_by_rounds) part.lines[0].open = round + 1;  // observers only
+    if (!has_rounds) part.lines[0].open = round + 1;
   }
-  confirm_value(index, part_index);
-}
-
-void Aggregator::confirm_value(uint32_t index, uint32_t part_index) {
-  Part& part = state_of(index).parts[part_index];
-  part.is_wanted = false;
-  for (Waiter& waiter : part.waiters) waiter.asks_above = false;
   serve_waiters(index, part_index);
 }
 
@@ -354,21 +353,18 @@ std::unordered_map<uint32_t, uint32_t> Aggregator::read_last_rounds(const Frame&
 }
 
 void Aggregator::judge_everything() {
-  std::vector<uint32_t> keys;
-  for (const auto& [key, state] : states_) keys.push_back(key);
-  for (uint32_t key : keys) {
+  states_.for_each([&](uint32_t key, State& state) {
     judge_all(key);
-    if (!side_.policies.transport->is_lossy()) continue;
     std::vector<uint32_t> rounds;
-    for (const auto& [round, ended] : state_of(key).ends) rounds.push_back(round);
+    for (const auto& [round, ended] : state.ends) rounds.push_back(round);
     for (uint32_t round : rounds)
       for (uint32_t line = 0; line < num_lines(); ++line) judge_droppable(key, line, round);
-  }
+  });
 }
 
 std::optional<Aggregator::Stall> Aggregator::oldest_stall() const {
   std::optional<Stall> oldest;
-  for (const auto& [key, state] : states_) {
+  states_.for_each([&](uint32_t key, const State& state) {
     for (uint32_t part = 0; part < state.parts.size(); ++part) {
       for (uint32_t i = 0; i < state.parts[part].lines.size(); ++i) {
         const Line& line = state.parts[part].lines[i];
@@ -376,16 +372,17 @@ std::optional<Aggregator::Stall> Aggregator::oldest_stall() const {
         oldest = Stall{key, part, line.open, expected(key, i, line.open) - line.in, line.since_us};
       }
     }
-  }
+  });
   return oldest;
 }
 
 bool Aggregator::has_open_rounds() const {
-  for (const auto& [key, state] : states_)
+  bool any = false;
+  states_.for_each([&](uint32_t, const State& state) {
     for (const Part& part : state.parts)
-      for (const Line& line : part.lines)
-        if (line.is_closed || !line.in.empty()) return true;
-  return false;
+      for (const Line& line : part.lines) any = any || line.is_closed || !line.in.empty();
+  });
+  return any;
 }
 
 }  // namespace geomx

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lane.h"
+#include "per_key.h"
 #include "side.h"
 
 namespace geomx {
@@ -34,6 +35,10 @@ class Upstream {
   virtual void initial(uint32_t key, uint32_t part, Bytes raw) = 0;
   // Every member that trains has left.
   virtual void all_left() = 0;
+  // Nothing stands higher: the newest value is here, so nobody needs to be asked for it.
+  virtual bool is_top() const { return false; }
+  // The newest value goes to who asked for it and not as the answer of its round (mixed sync).
+  virtual void gave(uint32_t key, uint32_t part, uint32_t line) { (void)key, (void)part, (void)line; }
 };
 
 class Aggregator {
@@ -52,8 +57,6 @@ class Aggregator {
   void finish(uint32_t key, uint32_t part, uint32_t line, Bytes value);
   // The initial value, or a newer one for observers: raw bytes of the key's type.
   void set_value(uint32_t key, uint32_t part, uint32_t round, Bytes raw);
-  // What is here, if anything, is the newest there is.
-  void confirm_value(uint32_t key, uint32_t part);
 
   Lane& lane() { return lane_; }
   // Who is waited for, oldest round first; empty if nobody. For warnings and failures.
@@ -138,7 +141,7 @@ class Aggregator {
   SyncPolicy sync_;
   Upstream& upstream_;
   Lane lane_;
-  std::unordered_map<uint32_t, State> states_;
+  PerKey<State> states_;
   std::vector<std::optional<std::unordered_map<uint32_t, uint32_t>>> last_rounds_;  // contributor -> key -> last round
   MemberSet left_;
   bool told_all_left_ = false;

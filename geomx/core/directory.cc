@@ -88,7 +88,11 @@ void Directory::decide_key(Tier tier, NodeId from, const Frame& request) {
       return events_.fail("key \"" + spec.name + "\": " + by + " has " + claimed.tensor_text() + ", " + who + " has " +
                           spec.tensor_text() + "; all workers must declare the same shape and type");
   }
-  if (entry.is_sealed) return reply(tier, from, entry.notice);
+  if (entry.is_sealed) {
+    // While a server doesn't know the key, nobody may use it: the notice that is under way is the answer.
+    if (pending_.count(entry.notice.round) == 0) reply(tier, from, entry.notice);
+    return;
+  }
   entry.claims.emplace_back(spec, who);
   if (!is_authority) return;
   if (Status status = spec.check(place_.num_servers); !status.ok()) return events_.fail(status.message());
@@ -98,7 +102,7 @@ void Directory::decide_key(Tier tier, NodeId from, const Frame& request) {
   Writer body;
   spec.write(body);
   entry.notice.body = body.finish();
-  publish(entry.notice);
+  entry.notice.round = publish(entry.notice);
 }
 
 void Directory::decide_configuration(Tier tier, NodeId from, const Frame& request) {
@@ -107,6 +111,8 @@ void Directory::decide_configuration(Tier tier, NodeId from, const Frame& reques
   if (!in.done()) return;
   auto found = settings_.find(what);
   if (found != settings_.end() && found->second.value == value) {
+    const auto number = configured_by_.find(what);
+    if (number != configured_by_.end() && pending_.count(number->second)) return;  // heard of with everybody else
     Frame notice(FrameKind::configured);
     notice.body = request.body;
     return reply(tier, from, notice);
@@ -120,7 +126,7 @@ void Directory::decide_configuration(Tier tier, NodeId from, const Frame& reques
   settings_[what] = {value, who};
   Frame notice(FrameKind::configured);
   notice.body = request.body;
-  publish(std::move(notice));
+  configured_by_[what] = publish(std::move(notice));
 }
 
 void Directory::refuse(Tier tier, NodeId to, const std::string& what, const std::string& value, const std::string& why) {
@@ -135,16 +141,20 @@ void Directory::reply(Tier tier, NodeId to, const Frame& frame) {
 }
 
 // Servers first; when all of them have it, everybody else.
-void Directory::publish(Frame frame) {
+uint32_t Directory::publish(Frame frame) {
   frame.round = next_notice_++;
   apply(frame);
-  if (place_.num_servers <= 1) return deliver(frame);
+  if (place_.num_servers <= 1) {
+    deliver(frame);
+    return frame.round;
+  }
   Notice& notice = pending_[frame.round];
   notice.frame = frame;
   for (uint32_t rank = 1; rank < place_.num_servers; ++rank) {
     notice.owed.insert(server(rank));
     place_.wan->send(server(rank), frame);
   }
+  return frame.round;
 }
 
 void Directory::deliver(const Frame& frame) {

@@ -67,7 +67,7 @@ class Directory {
   void decide_key(Tier tier, NodeId from, const Frame& request);
   void decide_configuration(Tier tier, NodeId from, const Frame& request);
   void refuse(Tier tier, NodeId to, const std::string& what, const std::string& value, const std::string& why);
-  void publish(Frame frame);
+  uint32_t publish(Frame frame);  // the notice's number
   void deliver(const Frame& frame);
   void take_notice(Tier tier, NodeId from, const Frame& frame);
   void apply(const Frame& frame);
@@ -86,7 +86,8 @@ class Directory {
   Events events_;
   std::map<uint64_t, Entry> entries_;
   uint32_t next_index_ = 0, next_notice_ = 1;
-  std::map<uint32_t, Notice> pending_;
+  std::map<uint32_t, Notice> pending_;             // not on all servers yet
+  std::map<std::string, uint32_t> configured_by_;  // what -> number of its notice
   bool is_sealed_ = false;
   Barrier party_barriers_[2], world_barriers_;  // party: by world; what a party waits for itself, and its share of the world's
   std::set<uint32_t> passed_up_;

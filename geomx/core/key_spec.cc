@@ -9,6 +9,8 @@ namespace {
 constexpr uint64_t kMaxDims = 32;
 constexpr uint64_t kMaxShards = 1u << 16;
 constexpr uint64_t kMaxLength = uint64_t(1) << 44;  // elements
+constexpr uint64_t kMaxParts = uint64_t(1) << 22;
+constexpr uint32_t kMaxKeys = 1u << 24;
 
 }  // namespace
 
@@ -86,14 +88,18 @@ bool KeySpec::read(Reader& in, KeySpec* spec) {
   }
   const uint64_t num_shards = in.varint();
   if (!in.ok() || num_shards > kMaxShards) return false;
+  uint64_t num_parts = 0;
   for (uint64_t i = 0; i < num_shards; ++i) {
     Shard shard;
     shard.server = in.varint32();
     shard.offset = in.varint();
     shard.length = in.varint();
+    if (!in.ok() || shard.offset > kMaxLength || shard.length > kMaxLength) return false;
+    num_parts += spec->part_length == 0 ? 1 : shard.length / spec->part_length + 1;
+    if (num_parts > kMaxParts) return false;
     spec->shards.push_back(shard);
   }
-  return in.ok();
+  return in.ok() && spec->index < kMaxKeys;
 }
 
 uint64_t key_id(const std::string& name) {

@@ -176,6 +176,8 @@ Agreement Node::agree() const {
   for (const RosterEntry& entry : wan.servers) out.has_master = out.has_master || entry.has_master;
   if (wan.self.role == Role::server) out.first_global_rank = out.num_all_workers;
   if (!wan.servers.empty()) out.num_all_workers += wan.servers[0].num_workers;  // central workers, last
+  if (out.has_master) out.authority = "the master worker";
+  else if (!wan.members.empty()) out.authority = "worker 0 of party " + wan.members[0].party;
   return out;
 }
 

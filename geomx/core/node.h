@@ -118,6 +118,7 @@ class Node {
   void make_global_server();
   void make_aggregator(End& end, Upstream& upstream, uint32_t num_contributors);
   void on_frame(End& end, NodeId from, PeerId peer, Frame& frame);
+  bool is_known(const End& end, NodeId from) const;
   bool take_notice_of_wait(const End& end, const Frame& frame);
   void on_trouble(End& end, NodeId node, PeerId peer, const std::string& why, bool is_over);
   void on_spec(KeySpec spec);
@@ -143,6 +144,7 @@ class Node {
   KeyTable keys_;
   std::string name_;
   Agreement agreement_;
+  SyncPolicy sync_;  // of the WAN
   std::unique_ptr<End> ends_[2];
   std::unique_ptr<Directory> directory_;
   std::unique_ptr<Uplink> uplink_;

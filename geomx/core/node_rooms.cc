@@ -76,6 +76,7 @@ void Node::make_aggregator(End& end, Upstream& upstream, uint32_t num_contributo
   SyncPolicy sync;
   if (hooks_.sync)
     if (Status status = hooks_.sync(agreement_.settings, &sync); !status.ok()) return fail(status.message());
+  sync_ = sync;
   if (end.tier == Tier::lan) sync.is_mixed = false;  // a party is always synchronous inside
   const Roster& roster = end.membership->roster();
   end.aggregator = std::make_unique<Aggregator>(*end.side, num_contributors, observers(roster), roster.self.rank, sync, upstream);
@@ -87,10 +88,10 @@ void Node::make_worker() {
   Worker::Options options;
   options.name = name_;
   options.is_observer = !trains();
+  options.authority = agreement_.authority;
   options.num_global_servers = agreement_.num_global_servers;
   const bool is_first = agreement_.party_rank == 0 && rank() == 0;
   options.is_authority = agreement_.has_master ? options_.is_master : is_first;
-  options.authority = agreement_.has_master ? "master worker" : "first worker of the first party";
   worker_ = std::make_unique<Worker>(*end.side, *end.client, *directory_, options, hooks_.plan);
 }
 
@@ -135,6 +136,10 @@ void Node::on_frame(End& end, NodeId from, PeerId peer, Frame& frame) {
     reactor_.after(1000, [this, &end, from, peer, frame]() mutable { on_frame(end, from, peer, frame); });
     return;
   }
+  if (!is_known(end, from)) {
+    ++counters_.of(end.tier).refused_frames;
+    return;
+  }
   const bool is_leave = frame.kind == FrameKind::leave;
   if (directory_->take(end.tier, from, frame)) return;
   if (!dispatch(from, frame, end.client.get(), end.aggregator.get())) {
@@ -145,6 +150,12 @@ void Node::on_frame(End& end, NodeId from, PeerId peer, Frame& frame) {
     directory_->member_left(end.tier, end.side->contributor_of(from));
     end_if_over();
   }
+}
+
+bool Node::is_known(const End& end, NodeId from) const {
+  const Roster& roster = end.membership->roster();
+  if (from.role == Role::server) return from.rank < roster.servers.size();
+  return from.role == Role::member && from.rank < roster.members.size();
 }
 
 // A server above tells whom it waits for: kept for our own messages, and passed on to who waits for us.
@@ -175,6 +186,9 @@ void Node::on_sealed() {
     std::unique_ptr<Updater> updater;
     if (!optimizer_.empty() && hooks_.make_updater)
       if (Status status = hooks_.make_updater(optimizer_, &updater); !status.ok()) return fail(name_ + ": " + status.message());
+    if (!updater && sync_.is_mixed)
+      return fail("sync=mixed needs an optimizer on the servers: parties that don't wait for each other share weights, "
+                  "not sums; set one before the first push");
     root_->seal(std::move(updater));
   }
   keys_.for_each([&](Key& key) {
@@ -192,6 +206,10 @@ Status Node::choose_codecs(Key& key) {
       if (status.ok()) key.codec[size_t(tier)][size_t(direction)] = codec(choice, &status);
       if (status.ok() && !key.codec_of(tier, direction).takes(key.spec.dtype))
         status = Status::error("codec " + choice.name + " does not take " + name_of(key.spec.dtype));
+      if (status.ok() && root_ && sync_.is_mixed && tier == Tier::wan && direction == Direction::down &&
+          key.codec_of(tier, direction).scope() != CodecScope::part)
+        status = Status::error("codec " + choice.name + " looks at whole tensors, which sync=mixed never has at one time "
+                               "on the way down; use another codec there, or sync=fsa");
       if (!status.ok()) return Status::error("key \"" + key.spec.name + "\": " + status.message());
     }
   }

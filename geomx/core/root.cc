@@ -28,11 +28,17 @@ void Root::offer(uint32_t index, uint32_t part, uint32_t line, uint32_t round, B
   aggregator_->finish(index, part, line, std::move(next));
 }
 
-// Keys that nobody initialised begin at zero; for others the authority's value is here or will come.
+// Keys that nobody initialised begin at zero; for others the authority's value will come.
 void Root::want(uint32_t index, uint32_t part) {
   const Key& key = *side_.keys.find(index);
-  if (key.spec.has_initial) return aggregator_->confirm_value(index, part);
+  if (key.spec.has_initial) return;
   aggregator_->set_value(index, part, 0, zeros(size_t(key.parts[part].length) * size_of(key.spec.dtype)));
+}
+
+void Root::gave(uint32_t index, uint32_t part, uint32_t line) {
+  auto weights = weights_.find({index, part});
+  if (!updater_ || weights == weights_.end()) return;
+  updater_->gave(side_.keys.find(index)->view(part, 0, side_.tier, Direction::up), line, weights->second.data());
 }
 
 void Root::initial(uint32_t index, uint32_t part, Bytes raw) {

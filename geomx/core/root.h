@@ -17,6 +17,8 @@ class Root : public Upstream {
   void want(uint32_t key, uint32_t part) override;
   void initial(uint32_t key, uint32_t part, Bytes raw) override;
   void all_left() override { on_all_left_(); }
+  bool is_top() const override { return true; }
+  void gave(uint32_t key, uint32_t part, uint32_t line) override;
 
  private:
   Side& side_;

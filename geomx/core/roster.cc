@@ -119,7 +119,7 @@ Bytes Agreement::finish() const {
   Writer out;
   write_settings(out, settings);
   out.varint(party_rank).varint(num_parties).varint(num_all_workers).varint(first_global_rank);
-  out.varint(num_global_servers).u8(has_master);
+  out.varint(num_global_servers).u8(has_master).text(authority);
   return out.finish();
 }
 
@@ -132,6 +132,7 @@ bool Agreement::read(const Bytes& body, Agreement* out) {
   out->first_global_rank = in.varint32();
   out->num_global_servers = in.varint32();
   out->has_master = in.u8();
+  out->authority = in.text();
   return in.done();
 }
 

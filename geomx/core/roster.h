@@ -62,6 +62,7 @@ struct Agreement {
   uint32_t num_all_workers = 0, first_global_rank = 0;  // of the party's workers
   uint32_t num_global_servers = 0;
   bool has_master = false;  // somewhere there is a master worker: it is the authority
+  std::string authority;    // its name, for sentences
 
   Bytes finish() const;
   static bool read(const Bytes& body, Agreement* out);

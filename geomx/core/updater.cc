@@ -114,6 +114,11 @@ class Dcasgd : public Updater {
     return {};
   }
 
+  void gave(const PartView& view, uint32_t pusher, const void* weights) override {
+    const float* values = static_cast<const float*>(weights);
+    backups_[{{view.key, view.part}, pusher}].assign(values, values + view.length);
+  }
+
  private:
   // What a pusher has before its first step: the value that everybody began with.
   const std::vector<float>& initial(const PartView& view, const float* weights) {

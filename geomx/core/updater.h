@@ -15,6 +15,8 @@ class Updater {
   // weights <- step(weights, sum), both float32 or float64 (sum_type) and view.length long. `pusher`: who this step is
   // from (mixed sync), else 0.
   virtual Status step(const PartView& view, uint32_t pusher, const void* sum, void* weights) = 0;
+  // These weights went to the pusher besides the answers to its steps.
+  virtual void gave(const PartView&, uint32_t pusher, const void* weights) { (void)pusher, (void)weights; }
 };
 
 // sgd, adam, dcasgd with MXNet's parameters (learning_rate, wd, rescale_grad, clip_gradient, momentum, beta1, beta2,

@@ -18,13 +18,17 @@ Worker::State& Worker::state_of(const std::string& name) {
   State& state = states_[key_id(name)];
   state.name = name;
   if (state.key == nullptr) {
+    state.name = name;
     const Key* key = side_.keys.find_id(key_id(name));
-    if (key != nullptr) {
-      state.key = key;
-      state.parts.resize(key->parts.size());
-    }
+    if (key != nullptr) found(state, *key);
   }
   return state;
+}
+
+void Worker::found(State& state, const Key& key) {
+  state.key = &key;
+  state.parts.resize(key.parts.size());
+  by_index_[key.spec.index] = &state;
 }
 
 // Tickets that are done are forgotten now and then.
@@ -69,13 +73,13 @@ void Worker::expire(uint64_t now_us, const std::function<std::string(const Ticke
 std::string Worker::blocked_by(const Ticket& ticket) const {
   auto is_it = [&](const TicketPtr& other) { return other.get() == &ticket; };
   for (const auto& [id, state] : states_) {
-    for (const Waiting& waiting : state.waiting) {
-      if (!is_it(waiting.ticket)) continue;
-      return state.key == nullptr ? "nobody has initialised or pushed key \"" + state.name + "\""
-                                  : "the first push or the leave of the " + options_.authority + " ends configuring, and hasn't come";
-    }
-    if (state.key == nullptr && std::any_of(state.inits.begin(), state.inits.end(), is_it))
-      return "the " + options_.authority + " has not initialised key \"" + state.name + "\"";
+    const bool waits = std::any_of(state.waiting.begin(), state.waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }) ||
+                       std::any_of(state.inits.begin(), state.inits.end(), is_it);
+    if (!waits) continue;
+    const std::string key = "key \"" + state.name + "\"";
+    if (state.key == nullptr && !state.is_declared) return key + " is not known: nobody has declared it by an init or a push";
+    if (state.key == nullptr) return key + " waits to be declared by " + options_.authority + ", who decides about keys";
+    return key + " waits for the first push or the leave of " + options_.authority + ", which ends configuring";
   }
   return "";
 }
@@ -101,11 +105,11 @@ void Worker::declare(State& state, const Tensor& tensor, bool has_initial) {
 
 void Worker::init(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   track(ticket);
-  ticket->expect(tensors.size());
+  ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
     if (state.key != nullptr && state.is_declared) {
-      const Status status = check(state, tensor);
+      const Status status = check(state, tensor, true);
       status.ok() ? ticket->complete_one() : ticket->fail(status.message());
       continue;
     }
@@ -113,11 +117,12 @@ void Worker::init(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
     if (options_.is_authority) state.initial = Bytes::copy(tensor.data, tensor.num_bytes());
     declare(state, tensor, true);
   }
+  ticket->complete_one();
 }
 
 void Worker::push(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   track(ticket);
-  ticket->expect(tensors.size());
+  ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   if (is_leaving_) return ticket->fail(ticket->text() + ": " + options_.name + " has left");
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
@@ -125,15 +130,17 @@ void Worker::push(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
     enqueue(state, true, ticket, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); });
   }
   if (options_.is_authority) seal();
+  ticket->complete_one();
 }
 
 void Worker::pull(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   track(ticket);
-  ticket->expect(tensors.size());
+  ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
     enqueue(state, false, ticket, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); });
   }
+  ticket->complete_one();
 }
 
 void Worker::enqueue(State& state, bool needs_seal, const TicketPtr& ticket, Operation operation) {
@@ -157,8 +164,6 @@ void Worker::seal() {
 
 void Worker::on_spec(const Key& key) {
   State& state = state_of(key.spec.name);
-  state.key = &key;
-  state.parts.resize(key.parts.size());
   finish_init(state);
   run_waiting(state);
   leave_if_idle();
@@ -183,9 +188,11 @@ void Worker::finish_init(State& state) {
   state.inits.clear();
 }
 
-Status Worker::check(const State& state, const Tensor& tensor) const {
+// A value may come in another shape of the same length; a declaration may not.
+Status Worker::check(const State& state, const Tensor& tensor, bool is_declaration) const {
   const KeySpec& spec = state.key->spec;
-  if (spec.dtype == tensor.dtype && spec.length() == tensor.length()) return {};
+  const bool fits = is_declaration ? spec.shape == tensor.shape : spec.length() == tensor.length();
+  if (spec.dtype == tensor.dtype && fits) return {};
   KeySpec given = spec;
   given.shape = tensor.shape;
   given.dtype = tensor.dtype;
@@ -231,7 +238,9 @@ void Worker::pull_now(State& state, const Tensor& tensor, const TicketPtr& ticke
 
 void Worker::take_value(const Frame& frame) {
   const Key* key = side_.keys.find(frame.key);
-  State& state = state_of(key->spec.name);
+  State** known = by_index_.find(frame.key);
+  if (known == nullptr) return;  // a value for a key that this worker has not touched
+  State& state = **known;
   Kept& kept = state.parts[frame.part];
   bool was_pulled = false;
   for (auto pull = state.pulls.begin(); pull != state.pulls.end();) {

@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "directory.h"
+#include "per_key.h"
 #include "ticket.h"
 
 namespace geomx {
@@ -93,11 +94,12 @@ class Worker {
   };
 
   State& state_of(const std::string& name);
+  void found(State& state, const Key& key);
   void declare(State& state, const Tensor& tensor, bool has_initial);
   void enqueue(State& state, bool needs_seal, const TicketPtr& ticket, Operation operation);
   void run_waiting(State& state);
   void seal();
-  Status check(const State& state, const Tensor& tensor) const;
+  Status check(const State& state, const Tensor& tensor, bool is_declaration = false) const;
   void push_now(State& state, const Tensor& tensor, const TicketPtr& ticket);
   void pull_now(State& state, const Tensor& tensor, const TicketPtr& ticket);
   void finish_init(State& state);
@@ -111,7 +113,8 @@ class Worker {
   Directory& directory_;
   Options options_;
   Planner planner_;
-  std::unordered_map<uint64_t, State> states_;
+  std::unordered_map<uint64_t, State> states_;  // by identity of the name
+  PerKey<State*> by_index_;
   bool is_sealed_ = false, has_asked_for_seal_ = false, is_leaving_ = false;
   TicketPtr leaving_;
   std::string failure_;

@@ -168,6 +168,7 @@ void ZmqTransport::close() {
   say_goodbye();
   is_closed_ = true;
   *is_alive_ = false;
+  copies_.clear();
   loop_.remove(this);
   for (const std::unique_ptr<Peer>& peer : peers_) {
     close_socket(&peer->dealer, 0);
@@ -584,6 +585,21 @@ Bytes ZmqTransport::allocate(PeerId id, size_t size) {
   return is_shared ? arena_->allocate(size) : Bytes::allocate(size);
 }
 
+Bytes ZmqTransport::shared_copy(const Bytes& bytes) {
+  for (const auto& [source, copy] : copies_) {
+    if (source.data() == bytes.data() && source.size() == bytes.size()) return copy;
+  }
+  Bytes copy = arena_->allocate(bytes.size());
+  std::memcpy(copy.writable(), bytes.data(), bytes.size());
+  if (copies_.empty()) {
+    loop_.post([this, is_alive = is_alive_] {
+      if (*is_alive) copies_.clear();
+    });
+  }
+  copies_.emplace_back(bytes, copy);
+  return copy;
+}
+
 // Takes the large attachments out of the message; what stands for them goes before it.
 void ZmqTransport::lend_attachments(Peer& peer, Message* message, std::vector<Bytes>* frames) {
   Blocks lent;
@@ -592,8 +608,7 @@ void ZmqTransport::lend_attachments(Peer& peer, Message* message, std::vector<By
     Bytes& bytes = message->attachments[i];
     BlockReference block;
     if (bytes.size() >= shared_from_bytes && !arena_->find(bytes, &block.fd, &block.offset)) {
-      Bytes copy = arena_->allocate(bytes.size());
-      std::memcpy(copy.writable(), bytes.data(), bytes.size());
+      Bytes copy = shared_copy(bytes);
       if (arena_->find(copy, &block.fd, &block.offset)) bytes = std::move(copy);
     }
     if (block.fd < 0) {

@@ -132,6 +132,7 @@ class ZmqTransport : public Transport, private Loop::Source {
   void send_frames(Peer& peer, std::vector<Bytes> frames);
   void send_internal(Peer& peer, Bytes content);
   bool write_frames(Peer& peer, const std::vector<Bytes>& frames);
+  Bytes shared_copy(const Bytes& bytes);
   void lend_attachments(Peer& peer, Message* message, std::vector<Bytes>* frames);
   void flush_returns(PeerId peer);
 
@@ -148,7 +149,8 @@ class ZmqTransport : public Transport, private Loop::Source {
   bool is_failure_told_ = false;                // of the connection whose end is the next event
   std::shared_ptr<Arena> arena_;
   uint64_t last_loan_ = 0;
-  std::shared_ptr<bool> is_alive_;  // for timers
+  std::vector<std::pair<Bytes, Bytes>> copies_;  // of this turn: what goes to many peers is copied once
+  std::shared_ptr<bool> is_alive_;               // for timers
   bool is_closing_ = false, is_closed_ = false;
 };
 

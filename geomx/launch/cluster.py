@@ -96,7 +96,7 @@ class _Maker:
             for rank in range(party.workers):
                 lan = lans.get(party.name)
                 yield self._node(
-                    f"{party.name}.worker{rank}", party.name, role="worker", rank=rank, lan=lan,
+                    f"{party.name}.worker{rank}", party.name, role="worker", rank=rank if lan else world_rank, lan=lan,
                     wan=None if lan else self._wan(), is_central=party.name == CENTRAL,
                     is_master=party.name == CENTRAL and rank == 0, world=self._world, world_rank=world_rank,
                 )  # fmt: skip

@@ -249,6 +249,17 @@ TEST_CASE("one block goes to many peers without being copied") {
   CHECK(server.transport->shared_bytes() == 1 << 20);
   block = {};
   CHECK(server.transport->shared_bytes() == 1 << 20);
+
+  // What lies elsewhere is copied once for all.
+  const Bytes elsewhere = Bytes::copy(std::string(1 << 20, 8));
+  server.loop.call([&] {
+    for (PeerId peer : peers) server.transport->send(peer, 0, {Bytes::copy("down"), {elsewhere}});
+  });
+  for (auto& client : clients) {
+    REQUIRE(client->wait_arrivals(2));
+    CHECK(is_filled(client->arrivals()[1].message.attachments[0], 1 << 20, 8));
+  }
+  CHECK(server.transport->shared_bytes() == 2 << 20);
   for (auto& client : clients) client->close();  // their loans come back with their ends
   REQUIRE(server.wait_losses(3));
   CHECK(server.transport->shared_bytes() == 0);
