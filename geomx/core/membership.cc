@@ -55,7 +55,11 @@ void Membership::take_roster(const Frame& frame) {
     for (const RosterEntry& entry : *entries) {
       // Members reach servers by connecting; servers answer on the same connection.
       const bool must_connect = entry.id.role == Role::server || roster_.self.role == Role::member;
-      if (entry.id == roster_.self || !must_connect || link_.knows(entry.id)) continue;
+      if (entry.id == roster_.self || link_.knows(entry.id)) continue;
+      if (!must_connect) {
+        link_.expect(entry.id);
+        continue;
+      }
       if (entry.id.role == Role::member && !connects_members_) continue;
       PeerId peer;
       if (Status status = transport_.connect(entry.address, &peer); !status.ok())
