@@ -8,14 +8,22 @@ Membership::Membership(Reactor& reactor, Link& link, Transport& transport, std::
     : reactor_(reactor), link_(link), transport_(transport), scheduler_address_(std::move(scheduler_address)),
       domain_(std::move(domain)), join_us_(join_us), death_us_(death_us), events_(std::move(events)) {}
 
-void Membership::join(const JoinRequest& request) {
-  if (Status status = transport_.connect(scheduler_address_, &scheduler_); !status.ok())
+void Membership::meet(const std::string& who) {
+  who_ = who;
+  if (Status status = transport_.connect(scheduler_address_, &scheduler_); !status.ok()) {
+    is_over_ = true;
     return events_.on_failed(Fault::refused, "can't reach the scheduler of " + domain_ + ": " + status.message());
+  }
   link_.set_peer(geomx::scheduler(), scheduler_);
+  beat();
+}
+
+void Membership::join(const JoinRequest& request) {
+  if (is_over_) return;
+  who_.clear();
   Frame frame(FrameKind::join);
   frame.body = request.finish();
   link_.send_to_peer(scheduler_, std::move(frame));
-  beat();
   // The scheduler's own deadline comes first and says who is missing; this one is for a scheduler that isn't there.
   reactor_.after(join_us_ + 2'000'000, [this] {
     if (is_joined_ || is_over_) return;
@@ -106,7 +114,9 @@ void Membership::beat() {
     return events_.on_failed(Fault::failed, "the scheduler of " + domain_ + " at " + scheduler_address_ + " was not heard of for " +
                              std::to_string(death_us_ / 1'000'000) + " s; its own log says more");
   }
-  link_.send(geomx::scheduler(), Frame(FrameKind::heartbeat));
+  Frame frame(FrameKind::heartbeat);
+  if (!who_.empty()) frame.body = Writer().text(who_).finish();
+  link_.send(geomx::scheduler(), std::move(frame));
   reactor_.after(death_us_ / 8, [this] { beat(); });
 }
 

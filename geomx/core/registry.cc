@@ -28,7 +28,8 @@ void Registry::start() {
 void Registry::take(NodeId, PeerId peer, const Frame& frame) {
   if (frame.kind == FrameKind::join) return take_join(peer, frame);
   Node* node = find(peer);
-  if (node == nullptr || is_over_) return;
+  if (is_over_) return;
+  if (node == nullptr) return take_visit(peer, frame);
   node->last_heard_us = reactor_.now_us();
   switch (frame.kind) {
     case FrameKind::heartbeat: return link_.send_to_peer(peer, Frame(FrameKind::heartbeat));
@@ -50,9 +51,22 @@ void Registry::take(NodeId, PeerId peer, const Frame& frame) {
   }
 }
 
+void Registry::take_visit(PeerId peer, const Frame& frame) {
+  Reader in(frame.body);
+  const std::string text = in.text();
+  if (!in.done()) return;
+  if (frame.kind == FrameKind::heartbeat) {
+    if (!is_ready_) visitors_[peer] = {text, reactor_.now_us()};
+    link_.send_to_peer(peer, Frame(FrameKind::heartbeat));
+  } else if (frame.kind == FrameKind::fail && visitors_.count(peer)) {
+    fail(text);
+  }
+}
+
 void Registry::take_join(PeerId peer, const Frame& frame) {
   JoinRequest request;
   if (find(peer) != nullptr) return;  // asked twice
+  visitors_.erase(peer);
   auto refuse = [&](const std::string& why) {
     Frame answer(FrameKind::refuse);
     answer.body = Writer().text(why).finish();
@@ -175,6 +189,7 @@ Status Registry::unite_settings(Settings* all) const {
 
 void Registry::complete() {
   is_ready_ = true;
+  visitors_.clear();  // too many: they are refused when they ask
   Settings settings;
   for (Role role : {Role::server, Role::member})
     if (Status status = give_ranks(role); !status.ok()) return refuse_all(status.message());
@@ -215,6 +230,7 @@ Roster Registry::make_roster(const Settings& settings) const {
 void Registry::broadcast(const Frame& frame) {
   for (const Node& node : nodes_)
     if (!node.has_left) link_.send_to_peer(node.peer, frame);
+  for (const auto& [peer, visitor] : visitors_) link_.send_to_peer(peer, frame);
 }
 
 void Registry::refuse_all(const std::string& why, bool is_timeout) {
@@ -267,13 +283,17 @@ void Registry::watch() {
     if (node.has_left || reactor_.now_us() - node.last_heard_us <= options_.death_us) continue;
     return fail(name_of(node) + " was not heard of for " + seconds_text(options_.death_us) + "; its own log says more");
   }
+  for (const auto& [peer, visitor] : visitors_)
+    if (reactor_.now_us() - visitor.last_heard_us > options_.death_us)
+      return fail(visitor.who + " was not heard of for " + seconds_text(options_.death_us) + "; its own log says more");
   reactor_.after(options_.death_us / 8, [this] { watch(); });
 }
 
 void Registry::lose(PeerId peer) {
   const Node* node = find(peer);
-  if (node == nullptr || node->has_left || is_over_) return;
-  fail(name_of(*node) + " ended without a good-bye: its connection was closed; its own log says more");
+  const auto visitor = visitors_.find(peer);
+  if (is_over_ || (node == nullptr && visitor == visitors_.end()) || (node != nullptr && node->has_left)) return;
+  fail((node ? name_of(*node) : visitor->second.who) + " ended without a good-bye: its connection was closed; its own log says more");
 }
 
 // Before all are there a node has no number yet.

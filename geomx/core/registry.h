@@ -40,7 +40,13 @@ class Registry {
     uint64_t last_heard_us = 0;
     bool has_left = false;
   };
+  // A node that is not ready to join yet, but wants to know whether we live.
+  struct Visitor {
+    std::string who;
+    uint64_t last_heard_us = 0;
+  };
   void take_join(PeerId peer, const Frame& frame);
+  void take_visit(PeerId peer, const Frame& frame);
   Status adopt_counts(const JoinRequest& request, const std::string& who);
   std::optional<std::string> reason_to_refuse(const JoinRequest& request) const;
   uint32_t count(Role role) const;
@@ -66,6 +72,7 @@ class Registry {
   std::function<void(int, const std::string&)> log_;
   std::function<void(const Status&)> done_;
   std::vector<Node> nodes_;
+  std::map<PeerId, Visitor> visitors_;  // until all are there
   bool is_ready_ = false, is_over_ = false;
 };
 

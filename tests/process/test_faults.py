@@ -55,7 +55,7 @@ def hurt(deployment, victim, number):
 @pytest.mark.parametrize("victim", ROLES)
 def test_a_death_in_a_round_ends_all_nodes(deploy, victim, number):
     deployment = started(deploy)
-    deployment.until(lambda: training(deployment))
+    deployment.until(lambda: training(deployment) and deployment.processes["master"].poll() == 0)
     said = hurt(deployment, victim, number)
     assert ROLES[victim] in said, deployment.story()
     assert re.search(f"{ROLES[victim]}.*(closed|not heard of for 2 s|is lost).*log says more", said), deployment.story()
