@@ -5,8 +5,14 @@ namespace geomx {
 
 Membership::Membership(Reactor& reactor, Link& link, Transport& transport, std::string scheduler_address,
                        std::string domain, uint64_t join_us, uint64_t death_us, Events events)
-    : reactor_(reactor), link_(link), transport_(transport), scheduler_address_(std::move(scheduler_address)),
-      domain_(std::move(domain)), join_us_(join_us), death_us_(death_us), events_(std::move(events)) {}
+    : reactor_(reactor),
+      link_(link),
+      transport_(transport),
+      scheduler_address_(std::move(scheduler_address)),
+      domain_(std::move(domain)),
+      join_us_(join_us),
+      death_us_(death_us),
+      events_(std::move(events)) {}
 
 void Membership::meet(const std::string& who) {
   who_ = who;
@@ -28,8 +34,9 @@ void Membership::join(const JoinRequest& request) {
   reactor_.after(join_us_ + 2'000'000, [this] {
     if (is_joined_ || is_over_) return;
     is_over_ = true;
-    events_.on_failed(Fault::timeout, "the scheduler of " + domain_ + " at " + scheduler_address_ + " did not answer for " +
-                      std::to_string((join_us_ + 2'000'000) / 1'000'000) + " s; is it running, and is the address right?");
+    events_.on_failed(Fault::timeout, "the scheduler of " + domain_ + " at " + scheduler_address_ +
+                                          " did not answer for " + std::to_string((join_us_ + 2'000'000) / 1'000'000) +
+                                          " s; is it running, and is the address right?");
   });
 }
 
@@ -37,21 +44,26 @@ void Membership::take(PeerId peer, const Frame& frame) {
   if (peer != scheduler_ || is_over_) return;
   last_heard_us_ = reactor_.now_us();
   switch (frame.kind) {
-    case FrameKind::roster: return take_roster(frame);
+    case FrameKind::roster:
+      return take_roster(frame);
     case FrameKind::ready: {
       Agreement agreement;
       if (Agreement::read(frame.body, &agreement)) events_.on_ready(agreement);
       return;
     }
-    case FrameKind::refuse: case FrameKind::fail:
+    case FrameKind::refuse:
+    case FrameKind::fail:
       is_over_ = true;
-      return events_.on_failed(frame.kind == FrameKind::fail ? Fault::failed : frame.key ? Fault::timeout : Fault::refused,
+      return events_.on_failed(frame.kind == FrameKind::fail ? Fault::failed
+                               : frame.key                   ? Fault::timeout
+                                                             : Fault::refused,
                                Reader(frame.body).text());
     case FrameKind::bye:
       is_over_ = true;
       if (gone_) gone_();
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -101,7 +113,8 @@ void Membership::say_bye(std::function<void()> done) {
 void Membership::lose_scheduler(const std::string& why) {
   if (is_over_) return;
   is_over_ = true;
-  if (last_heard_us_ == 0) return events_.on_failed(Fault::refused, "the scheduler of " + domain_ + " can't be joined: " + why);
+  if (last_heard_us_ == 0)
+    return events_.on_failed(Fault::refused, "the scheduler of " + domain_ + " can't be joined: " + why);
   events_.on_failed(Fault::failed, "the scheduler of " + domain_ + " at " + scheduler_address_ +
                                        " ended before this node: its connection was closed; its own log says more");
 }
@@ -111,8 +124,9 @@ void Membership::beat() {
   if (is_over_) return;
   if (last_heard_us_ != 0 && reactor_.now_us() - last_heard_us_ > death_us_) {
     is_over_ = true;
-    return events_.on_failed(Fault::failed, "the scheduler of " + domain_ + " at " + scheduler_address_ + " was not heard of for " +
-                             std::to_string(death_us_ / 1'000'000) + " s; its own log says more");
+    return events_.on_failed(Fault::failed, "the scheduler of " + domain_ + " at " + scheduler_address_ +
+                                                " was not heard of for " + std::to_string(death_us_ / 1'000'000) +
+                                                " s; its own log says more");
   }
   Frame frame(FrameKind::heartbeat);
   if (!who_.empty()) frame.body = Writer().text(who_).finish();

@@ -1,6 +1,6 @@
 """A worker of the tests about faults: some rounds of one tensor, without any framework.
 
-    python rounds.py ROUNDS SECONDS_A_ROUND [SECONDS_BEFORE_LEAVING]
+python rounds.py ROUNDS SECONDS_A_ROUND [SECONDS_BEFORE_LEAVING]
 """
 
 import sys
