@@ -7,6 +7,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "core/handle.h"
 #include "core/identity_codec.h"
 #include "core/python_codec.h"
@@ -148,10 +150,29 @@ std::string direction_word(Direction direction) { return direction == Direction:
 struct PyDomain {
   DomainOptions options;
 };
+// Calls that were given up before they were done, and the memory that the node may still read or write for them.
+class Abandoned {
+ public:
+  void keep(TicketPtr ticket, nb::object arrays) {
+    kept_.erase(std::remove_if(kept_.begin(), kept_.end(), [](const auto& one) { return one.first->done(); }), kept_.end());
+    kept_.emplace_back(std::move(ticket), std::move(arrays));
+  }
+
+ private:
+  std::vector<std::pair<TicketPtr, nb::object>> kept_;
+};
+
 struct PyTicket {
   TicketPtr ticket;
   Handle* handle;
+  std::shared_ptr<Abandoned> abandoned;
   nb::object owner, arrays;  // keep the node and the memory
+  PyTicket(TicketPtr ticket, Handle* handle, std::shared_ptr<Abandoned> abandoned, nb::object owner, nb::object arrays)
+      : ticket(std::move(ticket)), handle(handle), abandoned(std::move(abandoned)), owner(std::move(owner)), arrays(std::move(arrays)) {}
+  PyTicket(PyTicket&&) = default;
+  ~PyTicket() {
+    if (ticket && !ticket->done()) abandoned->keep(std::move(ticket), std::move(arrays));
+  }
   void wait(double timeout_s) {
     Handle::Result result;
     {
@@ -339,7 +360,7 @@ class PyNode {
   PyTicket submit(nb::object self, const std::string& text, nb::object arrays, Operation operation) {
     const auto ticket = std::make_shared<Ticket>(text);
     handle_->submit(ticket, [ticket, operation = std::move(operation)](Node& node) { operation(node, ticket); });
-    return PyTicket{ticket, handle_.get(), std::move(self), std::move(arrays)};
+    return PyTicket(ticket, handle_.get(), abandoned_, std::move(self), std::move(arrays));
   }
 
   // For frameworks with an engine of their own: `done` is a Python function, or (callback, engine, parameter) as
@@ -447,6 +468,7 @@ class PyNode {
 
   std::unique_ptr<Handle> handle_;
   std::map<std::string, nb::object> hooks_;
+  std::shared_ptr<Abandoned> abandoned_ = std::make_shared<Abandoned>();
 };
 
 NodeRole role_of(const std::string& word) {

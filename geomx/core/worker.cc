@@ -88,7 +88,7 @@ void Worker::push(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
     if (state.key == nullptr) declare(state, tensor, false);
-    enqueue(state, true, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); });
+    enqueue(state, {true, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); }, ticket});
   }
   if (options_.is_authority) seal();
   ticket->complete_one();
@@ -99,19 +99,19 @@ void Worker::pull(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
-    enqueue(state, false, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); });
+    enqueue(state, {false, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); }, ticket});
   }
   ticket->complete_one();
 }
 
-void Worker::enqueue(State& state, bool needs_seal, Operation operation) {
-  if (state.waiting.empty() && state.key != nullptr && (is_sealed_ || !needs_seal)) return operation();
-  state.waiting.emplace_back(needs_seal, std::move(operation));
+void Worker::enqueue(State& state, Waiting operation) {
+  if (state.waiting.empty() && state.key != nullptr && (is_sealed_ || !operation.needs_seal)) return operation.run();
+  state.waiting.push_back(std::move(operation));
 }
 
 void Worker::run_waiting(State& state) {
-  while (!state.waiting.empty() && state.key != nullptr && (is_sealed_ || !state.waiting.front().first)) {
-    const Operation operation = std::move(state.waiting.front().second);
+  while (!state.waiting.empty() && state.key != nullptr && (is_sealed_ || !state.waiting.front().needs_seal)) {
+    const Operation operation = std::move(state.waiting.front().run);
     state.waiting.pop_front();
     operation();
   }
@@ -119,13 +119,16 @@ void Worker::run_waiting(State& state) {
 
 std::string Worker::waits_for() const {
   for (const auto& [id, state] : states_) {
-    if (state.waiting.empty() && state.inits.empty()) continue;
-    const std::string key = "key \"" + state.name + "\"";
-    if (state.key == nullptr && !state.is_declared) return key + " is not known: nobody has declared it by an init or a push";
-    if (state.key == nullptr) return key + " waits to be declared by " + options_.authority + ", who decides about keys";
-    return key + " waits for the first push of " + options_.authority + ", which ends configuring";
+    if (!state.waiting.empty() || !state.inits.empty()) return wait_text(state);
   }
   return "";
+}
+
+std::string Worker::wait_text(const State& state) const {
+  const std::string key = "key \"" + state.name + "\"";
+  if (state.key == nullptr && !state.is_declared) return key + " is not known: nobody has declared it by an init or a push";
+  if (state.key == nullptr) return key + " waits to be declared by " + options_.authority + ", who decides about keys";
+  return key + " waits for the first push of " + options_.authority + ", which ends configuring";
 }
 
 void Worker::seal() {
@@ -260,7 +263,20 @@ void Worker::leave(const TicketPtr& ticket) {
   is_leaving_ = true;
   leaving_ = ticket;
   if (options_.is_authority) seal();
+  give_up_unknown_keys();
   leave_if_idle();
+}
+
+// Only a push is worth waiting for: whoever waited for a key that is still not declared has given up or is failed now.
+void Worker::give_up_unknown_keys() {
+  for (auto& [id, state] : states_) {
+    if (state.key != nullptr) continue;
+    for (const TicketPtr& init : state.inits) init->fail(init->text() + ": " + wait_text(state));
+    state.inits.clear();
+    if (state.is_declared) continue;
+    for (const Waiting& pull : state.waiting) pull.ticket->fail(pull.ticket->text() + ": " + wait_text(state));
+    state.waiting.clear();
+  }
 }
 
 // Once nothing waits for a key or the seal any more; the client then waits for its answers.

@@ -70,12 +70,17 @@ class Worker {
     bool is_here = false;
   };
   using Operation = std::function<void()>;
+  struct Waiting {
+    bool needs_seal;
+    Operation run;
+    TicketPtr ticket;
+  };
   struct State {
     const Key* key = nullptr;
     std::string name;
     uint32_t pushed = 0;          // rounds
     bool is_declared = false;     // we have asked for it
-    std::deque<std::pair<bool, Operation>> waiting;  // needs the seal; what to do
+    std::deque<Waiting> waiting;  // in the order of the calls
     std::vector<Kept> parts;
     std::list<Pull> pulls;
     Bytes initial;                // the authority's, raw, until the key is decided
@@ -84,7 +89,9 @@ class Worker {
 
   State& state_of(const std::string& name);
   void declare(State& state, const Tensor& tensor, bool has_initial);
-  void enqueue(State& state, bool needs_seal, Operation operation);
+  void enqueue(State& state, Waiting operation);
+  std::string wait_text(const State& state) const;
+  void give_up_unknown_keys();
   void run_waiting(State& state);
   void seal();
   Status check(const State& state, const Tensor& tensor, bool is_declaration = false) const;

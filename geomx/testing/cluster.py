@@ -93,6 +93,7 @@ class LocalCluster:
         self.nodes: dict[str, _core.Node] = {}  # by name: global_scheduler, global_server0, party0.server, ...
         self.workers: list[Worker] = []  # those that train: by party, then by rank, central ones last
         self.master: Worker | None = None  # one that only observes
+        self.agreed: dict[str, dict[str, str]] = {}  # by node: the settings that it was told when it had joined
         self._built: list[Built] = []
         self._serving: dict[str, threading.Thread] = {}
         self._failures: list[Exception] = []
@@ -177,7 +178,8 @@ class LocalCluster:
             built.start()
             ports[domain] = int(built.node.addresses["wan" if domain == WAN else "lan"].rpartition(":")[2])
         others = [(spec, self._make(spec)) for spec in plan.located(ports)]
-        self._each([(spec.name, built.start) for spec, built in others], "join")
+        told = self._each([(spec.name, built.start) for spec, built in others], "join")
+        self.agreed = {spec.name: settings for (spec, _), settings in zip(others, told, strict=True)}
         for spec, built in others:
             if spec.role == "worker":
                 self._add_worker(spec, built)
