@@ -6,7 +6,7 @@
 `run` calls a function once for each worker, on a thread of its own, and returns the results by the workers' order. An
 exception of one ends the run for all and is raised from `run`, the first one where there are several; so is a worker
 that isn't done in time. At the end of the `with` all workers leave and all nodes are closed; a node that failed in the
-meantime raises then. Nothing is left behind: no thread, no socket.
+meantime raises then. Once the cluster is forgotten too, no thread and no socket is left.
 
 The nodes are made as `python -m geomx.node` makes them, from a configuration: whatever can be chosen by name can be
 chosen here. Codecs that belong to no plugin yet come by `codecs` and `choose`.
