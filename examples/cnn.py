@@ -111,8 +111,11 @@ def main():
                 kvstore_dist.pull(idx, param.data(), priority=-idx)
             iteration += 1
             if iteration % args.eval_every == 0:
-                print(f"[Time {time.time() - began:.3f}][Epoch {epoch}][Iteration {iteration}] "
-                      f"Test Acc {accuracy(net, data, context):.4f}", flush=True)
+                print(
+                    f"[Time {time.time() - began:.3f}][Epoch {epoch}][Iteration {iteration}] "
+                    f"Test Acc {accuracy(net, data, context):.4f}",
+                    flush=True,
+                )
     print(f"finished: {iteration} iterations, Test Acc {accuracy(net, data, context):.4f}", flush=True)
 
 

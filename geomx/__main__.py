@@ -1,4 +1,4 @@
-"""`python -m geomx --cmake-dir`: where plugins that are built outside this tree find the CMake package and the header."""
+"""`python -m geomx --cmake-dir`: where plugins that are built elsewhere find the CMake package and the header."""
 
 import argparse
 from pathlib import Path

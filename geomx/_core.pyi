@@ -111,6 +111,9 @@ class Node:
     @property
     def rank(self) -> int: ...
     @property
+    def trains(self) -> bool:
+        """A worker whose pushes count. In the central party its servers say whether its workers do."""
+    @property
     def num_workers(self) -> int: ...
     @property
     def global_rank(self) -> int: ...

@@ -4,12 +4,9 @@ Knows the core's Node only by the calls that it makes. Touched by the main threa
 thread afterwards.
 """
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from geomx import plugins
 from geomx.api import CodecChoice, Compression, NativeCodec
-from geomx.errors import ConfigError
 from geomx.options import shared
 from geomx.spec import setting
 
@@ -23,19 +20,19 @@ class Codecs:
     def __init__(self, node: "_core.Node", options: Compression) -> None:
         self._node = node
         self._loaded: set[Any] = set()
-        self._use(options)
+        self._text = ""
+        self.use(options)
 
     def choose(self, name: str, length: int, dtype: str, tier: str, direction: str) -> CodecChoice:
         """Asked by the core, once a key."""
         return self._policy.choose(name, length, dtype, tier, direction)
 
-    def configured(self, what: str, value: str) -> None:
-        """A setting has arrived: `value` as in `geomx.spec`. Others than the compression are not for us."""
-        if what == "compression" and value != self._text:
-            self._use(from_setting(value))
-
-    def _use(self, options: Compression) -> None:
-        self._text, self._policy = setting(shared(options)), options.policy()
+    def use(self, options: Compression) -> None:
+        """From now on; keys that have their codecs keep them. Raises ConfigError for codecs that can't be loaded."""
+        text = setting(shared(options))
+        if text == self._text:
+            return
+        self._text, self._policy = text, options.policy()
         for codec in options.codecs():
             if codec in self._loaded:
                 continue
@@ -44,15 +41,3 @@ class Codecs:
             else:
                 self._node.add_codec(codec.name, codec.make)
             self._loaded.add(codec)
-
-
-def from_setting(value: str) -> Compression:
-    """The setting "compression" -> the plugin's options. Raises ConfigError for what isn't one."""
-    try:
-        given = json.loads(value)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise ConfigError(f'compression: {value!r} given, allowed is {{"name": a plugin, ...its options}}')
-    options: Compression = plugins.options("compression", given)
-    return options

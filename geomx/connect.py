@@ -29,8 +29,10 @@ def spec_of(environ: Mapping[str, str], kind: str = "dist_sync") -> NodeSpec:
     path = environ.get("GEOMX_SPEC")
     spec = _read(Path(path)) if path else env.node_spec(environ)
     if spec.role != "worker":
-        raise ConfigError(f"this process is to be a {spec.role.replace('_', ' ')}, which runs no script: start it with "
-                          "python -m geomx.node")
+        raise ConfigError(
+            f"this process is to be a {spec.role.replace('_', ' ')}, which runs no script: start it with "
+            "python -m geomx.node"
+        )
     return with_kind(spec, kind)
 
 
@@ -42,8 +44,9 @@ def with_kind(spec: NodeSpec, kind: str) -> NodeSpec:
     if given is None:
         return dataclasses.replace(spec, settings={**spec.settings, "sync": setting({"name": "mixed"})})
     if json.loads(given).get("name") == "fsa":
-        raise ConfigError(f"the script asks for {kind}, the configuration says sync=fsa: set sync=mixed, or create "
-                          "dist_sync")
+        raise ConfigError(
+            f"the script asks for {kind}, the configuration says sync=fsa: set sync=mixed, or create dist_sync"
+        )
     return spec
 
 
@@ -58,9 +61,18 @@ def joined(make: Callable[[Node, NodeSpec, str, Callable[[], None]], S], kind: s
     `Node.start` raises, and ConfigError for what is refused here."""
     spec = spec_of(os.environ, kind)
     built = join(spec)
-    made = make(built.node, spec, kind, built.close)
+    made = make(built.node, agreed(spec, built), kind, built.close)
     exits.watch(made)
     return made
+
+
+def agreed(spec: NodeSpec, built: "Built") -> NodeSpec:
+    """What a worker knows once it has joined: the run's settings, and whether the central party trains, which by hand
+    only its servers are told."""
+    trains = built.node.trains
+    return dataclasses.replace(
+        spec, settings=built.settings, central_trains=trains, is_central=spec.is_central or not trains
+    )
 
 
 def join(spec: NodeSpec) -> "Built":
@@ -81,8 +93,10 @@ def join(spec: NodeSpec) -> "Built":
 
 def _check_world(spec: NodeSpec, node: Node) -> None:
     if spec.world and spec.world != node.num_all_workers:
-        sentence = (f"{spec.title}: DMLC_NUM_ALL_WORKER: {spec.world} given, but {node.num_all_workers} workers of all "
-                    "parties train")
+        sentence = (
+            f"{spec.title}: DMLC_NUM_ALL_WORKER: {spec.world} given, but {node.num_all_workers} workers of all "
+            "parties train"
+        )
         node.fail(sentence)
         raise ConfigError(sentence)
 

@@ -74,8 +74,14 @@ class Engine:
         self._cpu = _Context(1, 0)
         self._mx.error.register(_PREFIX, _told)
 
-    def push(self, start: Callable[[Operation], None], reads: Sequence[Any], writes: Sequence[Any],
-             priority: int = 0, name: bytes = b"geomx") -> None:
+    def push(
+        self,
+        start: Callable[[Operation], None],
+        reads: Sequence[Any],
+        writes: Sequence[Any],
+        priority: int = 0,
+        name: bytes = b"geomx",
+    ) -> None:
         """Queues an operation. start(operation) is called when `reads` and `writes` are free, on an engine thread; an
         exception there ends the operation with that error."""
         number = next(self._numbers)
@@ -92,8 +98,10 @@ class Engine:
         """Where the array's values are, row by row. Only within a started operation that has the array."""
         managed = ctypes.c_void_p()
         if self._lib.MXNDArrayToDLPack(array.handle, ctypes.byref(managed)) != 0:
-            raise Error(f"an array of shape {array.shape} is in a blocked layout of oneDNN: give the store a copy "
-                        "(array.copy())")
+            raise Error(
+                f"an array of shape {array.shape} is in a blocked layout of oneDNN: give the store a copy "
+                "(array.copy())"
+            )
         tensor = ctypes.cast(managed, ctypes.POINTER(_DLTensor)).contents
         address = (tensor.data or 0) + tensor.byte_offset
         self._lib.MXNDArrayCallDLPackDeleter(managed)

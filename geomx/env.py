@@ -130,6 +130,12 @@ _NO_EFFECT = {
 }
 _PREFIXES = ("DMLC_", "GEOMX_", "ENABLE_", "DGT_", "MXNET_KVSTORE_HFA")
 _DGT_PROTOCOLS = {1: "udp", 2: "tcp", 3: "tcp4bit"}
+# What an option's variable asks for, counts only where one of these asks for its technique.
+_TECHNIQUES = {
+    "transport.": ("ENABLE_DGT",),
+    "scheduler.tsengine.": ("ENABLE_INTER_TS", "ENABLE_INTRA_TS"),
+    "sync.": ("MXNET_KVSTORE_USE_HFA",),
+}
 # variable -> setting of its own, for options of a technique that another variable chooses
 _OPTIONS = {
     "DMLC_UDP_CHANNEL_NUM": "transport.channels",
@@ -146,6 +152,7 @@ _OPTIONS = {
     "MXNET_KVSTORE_BIGARRAY_BOUND": "placement.bigarray_bound",  # all that use it must agree
     "MXNET_KVSTORE_SIZE_LOWER_BOUND": "compression.size_lower_bound",
 }
+_ASKING = {variable for asking in _TECHNIQUES.values() for variable in asking}
 
 
 def node_spec(environ: Environ, installed: Callable[[str, str], bool] | None = None) -> NodeSpec:
@@ -162,8 +169,9 @@ def node_spec(environ: Environ, installed: Callable[[str, str], bool] | None = N
     central = given.get("DMLC_ENABLE_CENTRAL_WORKER", False)
     if is_global:
         _check_central_servers(given)
-        return NodeSpec(role="global_server", is_central=True, central_trains=central, lan=given.lan(), wan=given.wan(),
-                        **common)
+        return NodeSpec(
+            role="global_server", is_central=True, central_trains=central, lan=given.lan(), wan=given.wan(), **common
+        )
     _check_local_server(given)
     return NodeSpec(role="local_server", lan=given.lan(), wan=given.wan(), **common)
 
@@ -171,6 +179,9 @@ def node_spec(environ: Environ, installed: Callable[[str, str], bool] | None = N
 def notes(environ: Environ) -> list[str]:
     """Lines for the log: variables that are set and do nothing, and names that look misspelt."""
     found = [f"{name} has no effect: {why}" for name, why in _NO_EFFECT.items() if name in environ]
+    for name in (n for n in _OPTIONS if environ.get(n, "") not in ("", "0") and n not in _ASKING):
+        if (asking := _asking(name)) and all(environ.get(a, "0").strip() in ("", "0") for a in asking):
+            found.append(f"{name} has no effect here: {' or '.join(asking)} is not set")
     for name in sorted(environ):
         if name not in _VARIABLES and name.startswith(_PREFIXES):
             close = difflib.get_close_matches(name, _VARIABLES, 1, 0.85)
@@ -229,43 +240,60 @@ def _role(given: _Given) -> tuple[str, bool]:
     expected = {"global_scheduler": (None, "scheduler"), "global_server": ("server",), None: (None, "scheduler",
                 "server", "worker")}[globally]  # fmt: skip
     if role not in expected:
-        raise ConfigError(f"DMLC_ROLE: {role or 'nothing'} given together with DMLC_ROLE_GLOBAL={globally}, allowed is "
-                          + ("server" if globally == "global_server" else "nothing"))
+        raise ConfigError(
+            f"DMLC_ROLE: {role or 'nothing'} given together with DMLC_ROLE_GLOBAL={globally}, allowed is "
+            + ("server" if globally == "global_server" else "nothing")
+        )
     if role is None and globally is None:
-        raise ConfigError("DMLC_ROLE: not set, allowed is one of scheduler, server, worker; a global scheduler has "
-                          "DMLC_ROLE_GLOBAL=global_scheduler instead")
+        raise ConfigError(
+            "DMLC_ROLE: not set, allowed is one of scheduler, server, worker; a global scheduler has "
+            "DMLC_ROLE_GLOBAL=global_scheduler instead"
+        )
     if given.get("DMLC_ROLE_MASTER_WORKER") and role != "worker":
-        raise ConfigError(f"DMLC_ROLE_MASTER_WORKER: 1 given on a {globally or role}, allowed only with "
-                          "DMLC_ROLE=worker")
+        raise ConfigError(
+            f"DMLC_ROLE_MASTER_WORKER: 1 given on a {globally or role}, allowed only with DMLC_ROLE=worker"
+        )
     return ("scheduler" if globally == "global_scheduler" else role), globally is not None
 
 
 def _worker(given: _Given, common: dict[str, Any]) -> NodeSpec:
     master = given.get("DMLC_ROLE_MASTER_WORKER", False)
-    return NodeSpec(role="worker", is_master=master, is_central=master, lan=given.lan("worker"),
-                    central_trains=given.get("DMLC_ENABLE_CENTRAL_WORKER", False),
-                    world=given.get("DMLC_NUM_ALL_WORKER", 0), **common)
+    return NodeSpec(
+        role="worker",
+        is_master=master,
+        is_central=master,
+        lan=given.lan("worker"),
+        central_trains=given.get("DMLC_ENABLE_CENTRAL_WORKER", False),
+        world=given.get("DMLC_NUM_ALL_WORKER", 0),
+        **common,
+    )
 
 
 def _check_local_server(given: _Given) -> None:
     count = given.need("DMLC_NUM_SERVER", "local server")
     if count != 1:
-        raise ConfigError(f"DMLC_NUM_SERVER: {count} given on a local server, allowed is 1: a party has one local "
-                          "server; a global server has DMLC_ROLE_GLOBAL=global_server")
+        raise ConfigError(
+            f"DMLC_NUM_SERVER: {count} given on a local server, allowed is 1: a party has one local "
+            "server; a global server has DMLC_ROLE_GLOBAL=global_server"
+        )
 
 
 def _check_central_servers(given: _Given) -> None:
     local = given.need("DMLC_NUM_SERVER", "global server")
     across = given.need("DMLC_NUM_GLOBAL_SERVER", "global server")
     if local != across:
-        raise ConfigError(f"DMLC_NUM_SERVER: {local} given on a global server but DMLC_NUM_GLOBAL_SERVER={across}: in "
-                          "the central party they are the same servers, so allowed are equal numbers")
+        raise ConfigError(
+            f"DMLC_NUM_SERVER: {local} given on a global server but DMLC_NUM_GLOBAL_SERVER={across}: in "
+            "the central party they are the same servers, so allowed are equal numbers"
+        )
 
 
 def _common(given: _Given, role: str, installed: Callable[[str, str], bool]) -> dict[str, Any]:
     if given.get("PS_DROP_MSG"):
-        raise ConfigError(f"PS_DROP_MSG: {given.get('PS_DROP_MSG')} given, allowed is 0: loss belongs to the network, "
-                          "see network= of python -m geomx.run")
+        raise ConfigError(
+            f"PS_DROP_MSG: {given.get('PS_DROP_MSG')} given, allowed is 0: loss belongs to the network, "
+            "see network= of python -m geomx.run"
+        )
     timeouts = {name: given.get(f"GEOMX_{name.upper()}") for name in ("join_s", "wait_s", "death_s", "slow_s")}
     if given.get("PS_HEARTBEAT_TIMEOUT") and timeouts["death_s"] is None:
         timeouts["death_s"] = float(given.get("PS_HEARTBEAT_TIMEOUT"))
@@ -280,13 +308,14 @@ def _common(given: _Given, role: str, installed: Callable[[str, str], bool]) -> 
         "seed": given.get("GEOMX_SEED", 1),
         "deterministic": given.get("GEOMX_DETERMINISTIC", False),
         "settings": _settings(given, installed),
-        "config": _config(given),
         **{name: value for name, value in timeouts.items() if value is not None},
     }
 
 
 def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str, str]:
-    found: dict[str, Any] = {name: given.get(variable) for variable, name in _OPTIONS.items() if given.has(variable)}
+    found: dict[str, Any] = {
+        name: given.get(variable) for variable, name in _OPTIONS.items() if _counts(given, variable)
+    }
     if protocol := given.get("ENABLE_DGT"):
         _need_plugin("ENABLE_DGT", "transport", "dgt", installed)
         found["transport"] = {"name": "dgt"}
@@ -307,17 +336,24 @@ def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str,
     return {name: setting(value) for name, value in sorted((found | schedulers).items())}
 
 
-def _config(given: _Given) -> dict[str, Any]:
-    """What this node itself must know of the settings: the authority places tensors."""
-    if given.has("MXNET_KVSTORE_BIGARRAY_BOUND"):
-        return {"topology": {"name": "hips", "bigarray_bound": given.get("MXNET_KVSTORE_BIGARRAY_BOUND")}}
-    return {}
+def _counts(given: _Given, variable: str) -> bool:
+    """An option of a technique that isn't asked for here brings nothing, nor does a technique that is switched off."""
+    asking = _asking(variable)
+    asked = not asking or any(given.get(a) for a in asking)
+    return asked and given.has(variable) and (variable not in _ASKING or given.get(variable))
+
+
+def _asking(variable: str) -> tuple[str, ...]:
+    setting_name = _OPTIONS[variable]
+    return next((asking for start, asking in _TECHNIQUES.items() if setting_name.startswith(start)), ())
 
 
 def _need_plugin(variable: str, group: str, name: str, installed: Callable[[str, str], bool]) -> None:
     if not installed(group, name):
-        raise ConfigError(f"{variable}: asks for {group}={name}, a plugin that is not installed; install it "
-                          f"(pip install geomx-{name}) or unset {variable}")
+        raise ConfigError(
+            f"{variable}: asks for {group}={name}, a plugin that is not installed; install it "
+            f"(pip install geomx-{name}) or unset {variable}"
+        )
 
 
 def _installed(group: str, name: str) -> bool:
@@ -338,8 +374,10 @@ def _address_of(interface: str) -> str:
     for name in sorted(there, key=lambda n: n != interface):
         if name.startswith(interface) and (address := _ipv4(name)):
             return address
-    raise ConfigError(f"DMLC_INTERFACE: {interface!r} given, allowed is a card of this host with an IPv4 address; "
-                      f"there are: {', '.join(n for n in there if _ipv4(n)) or 'none'}; or leave it unset")
+    raise ConfigError(
+        f"DMLC_INTERFACE: {interface!r} given, allowed is a card of this host with an IPv4 address; "
+        f"there are: {', '.join(n for n in there if _ipv4(n)) or 'none'}; or leave it unset"
+    )
 
 
 def _ipv4(interface: str) -> str:

@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from geomx import env, exits
 from geomx.errors import ConfigError
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare(script: str) -> None:
-    if not os.path.isfile(script):
+    if not Path(script).is_file():
         raise ConfigError(f"script: {script!r} given, there is no such file")
     from geomx import connect
 
@@ -46,7 +47,7 @@ def _prepare(script: str) -> None:
 
 def _run(given: list[str]) -> int:
     sys.argv = given
-    sys.path.insert(0, os.path.dirname(os.path.abspath(given[0])))
+    sys.path.insert(0, str(Path(given[0]).absolute().parent))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
     try:
         runpy.run_path(given[0], run_name="__main__")

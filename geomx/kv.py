@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from geomx import exits, optimizers, plugins
 from geomx._core import Error, Node, Refused, Ticket, Timeout
+from geomx.agreed import options_of
 from geomx.errors import ConfigError
-from geomx.options import shared
+from geomx.options import fields_of, shared
 from geomx.spec import NodeSpec, setting
 
 __all__ = ["Error", "Key", "Refused", "Store", "Timeout", "key_name"]
@@ -38,8 +39,9 @@ class Store:
     all of them. `close` leaves, and then calls `closer`, by default the node's own close.
     """
 
-    def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync",
-                 closer: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, node: Node, spec: NodeSpec, kind: str = "dist_sync", closer: Callable[[], None] | None = None
+    ) -> None:
         self.node = node
         self.spec = spec
         self._kind = kind
@@ -103,51 +105,64 @@ class Store:
         others only say shape and dtype, which must be the same (else Error on both sides).
         """
         names, groups = pairs_of(key, value)
-        self.node.init(names, [_readable(name, arrays[0]) for name, arrays in zip(names, groups, strict=True)],
-                       seconds_of(timeout))
+        self.node.init(
+            names, [_readable(name, arrays[0]) for name, arrays in zip(names, groups, strict=True)], seconds_of(timeout)
+        )
 
-    def push(self, key: Key | Sequence[Key], value: Arrays, priority: int | Sequence[int] = 0,
-             timeout: float | None = None) -> None:
+    def push(
+        self, key: Key | Sequence[Key], value: Arrays, priority: int | Sequence[int] = 0, timeout: float | None = None
+    ) -> None:
         """Gives a contribution to the keys' next rounds. Returns when the arrays may be changed again."""
-        names, groups = pairs_of(key, value)
+        names, values = _sources(key, value)
         self.gradients_ready_at = time.perf_counter()
-        values = [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
         self.node.push(names, values, priorities_of(priority, names)).wait(seconds_of(timeout))
 
-    def pull(self, key: Key | Sequence[Key], out: Arrays, priority: int | Sequence[int] = 0,
-             timeout: float | None = None) -> None:
+    def pull(
+        self, key: Key | Sequence[Key], out: Arrays, priority: int | Sequence[int] = 0, timeout: float | None = None
+    ) -> None:
         """Fills `out` with the value after as many rounds as this worker has pushed (or a newer one).
 
         That is the initial value before the first push; then the weights, with a server optimizer, or the sum of that
         round's pushes.
         """
-        names, groups = pairs_of(key, out)
-        targets = [_Target(name, arrays) for name, arrays in zip(names, groups, strict=True)]
-        self.node.pull(names, [t.array for t in targets], priorities_of(priority, names)).wait(seconds_of(timeout))
-        _fill(targets)
+        names, targets = _targets(key, out)
+        self.node.pull(names, targets.arrays, priorities_of(priority, names)).wait(seconds_of(timeout))
+        targets.spread()
 
-    def push_pull(self, key: Key | Sequence[Key], value: Arrays, out: Arrays | None = None,
-                  priority: int | Sequence[int] = 0, timeout: float | None = None) -> None:
+    def push_pull(
+        self,
+        key: Key | Sequence[Key],
+        value: Arrays,
+        out: Arrays | None = None,
+        priority: int | Sequence[int] = 0,
+        timeout: float | None = None,
+    ) -> None:
         """A push and the pull of its round in one trip, for many keys at once. Without `out` it fills `value`."""
-        names, groups = pairs_of(key, value)
+        names, values = _sources(key, value)
+        targets = _targets(key, value if out is None else out)[1]
         self.gradients_ready_at = time.perf_counter()
-        values = [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
-        targets = [_Target(n, a) for n, a in zip(names, pairs_of(key, value if out is None else out)[1], strict=True)]
-        ticket: Ticket = self.node.push_pull(names, values, [t.array for t in targets], priorities_of(priority, names))
+        ticket: Ticket = self.node.push_pull(names, values, targets.arrays, priorities_of(priority, names))
         ticket.wait(seconds_of(timeout))
-        _fill(targets)
+        targets.spread()
 
     pushpull = push_pull
 
-    def broadcast(self, key: Key | Sequence[Key], value: Arrays, out: Arrays, priority: int | Sequence[int] = 0,
-                  timeout: float | None = None) -> None:
+    def broadcast(
+        self,
+        key: Key | Sequence[Key],
+        value: Arrays,
+        out: Arrays,
+        priority: int | Sequence[int] = 0,
+        timeout: float | None = None,
+    ) -> None:
         """`init` followed by `pull`: afterwards `out` is the authority's value on every worker."""
         self.init(key, value, timeout)
         self.pull(key, out, priority, timeout)
 
     # --- configuration ------------------------------------------------------------------------------------------
-    def set_optimizer(self, optimizer: str | Mapping[str, Any], timeout: float | None = None,
-                      **params: optimizers.Scalar) -> None:
+    def set_optimizer(
+        self, optimizer: str | Mapping[str, Any], timeout: float | None = None, **params: optimizers.Scalar
+    ) -> None:
         """The global servers update weights with this from the first push on. Returns when all of them have it.
 
         `set_optimizer("adam", learning_rate=0.01)` or one mapping with "name". The same call by others is accepted,
@@ -157,17 +172,23 @@ class Store:
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any], timeout: float | None = None) -> None:
         """{"type": the plugin's name, its options}: {"type": "bsc", "threshold": 0.01}. As for `set_optimizer`."""
-        self.node.configure("compression", compression_text(compression_params), seconds_of(timeout))
+        self.node.configure(
+            "compression", compression_text(compression_params, self.spec.settings), seconds_of(timeout)
+        )
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Raises Error: the optimizers' states stay on the global servers for now."""
-        raise Error(f"{fname} was not written: the optimizers' states are on the global servers, and this version "
-                    "can't fetch them; save the weights")
+        raise Error(
+            f"{fname} was not written: the optimizers' states are on the global servers, and this version "
+            "can't fetch them; save the weights"
+        )
 
     def load_optimizer_states(self, fname: str) -> None:
         """Raises Error: the optimizers' states stay on the global servers for now."""
-        raise Error(f"{fname} was not read: the optimizers' states are on the global servers, and this version "
-                    "can't set them; begin from saved weights")
+        raise Error(
+            f"{fname} was not read: the optimizers' states are on the global servers, and this version "
+            "can't set them; begin from saved weights"
+        )
 
     def report(self, name: str, value: float) -> None:
         """A figure that techniques use: the loss of the last step as "loss"."""
@@ -222,13 +243,22 @@ def key_name(key: Key) -> str:
     raise TypeError(f"key {key!r}: a whole number or a string that isn't empty is needed")
 
 
-def compression_text(params: Mapping[str, Any]) -> str:
-    """MXNet's {"type": ...} as the setting "compression", with all options of the plugin. Raises ConfigError."""
+def compression_text(params: Mapping[str, Any], settings: Mapping[str, str]) -> str:
+    """MXNet's {"type": ...} as the setting "compression", with all options of the plugin; those that are settings of
+    their own ("compression.size_lower_bound") count where the script says nothing. Raises ConfigError."""
     given = dict(params)
     name = given.pop("type", given.pop("name", None))
     if not isinstance(name, str) or not name:
         raise ConfigError(f"set_gradient_compression: 'type' is {name!r}, needed is a compression plugin's name")
-    return setting(shared(plugins.options("compression", {"name": name, **given})))
+    known = fields_of(plugins.load("compression", name))
+    apart = {option: value for option, value in options_of("compression", settings).items() if option in known}
+    if contrary := [option for option, value in apart.items() if given.get(option, value) != value]:
+        option = contrary[0]
+        raise ConfigError(
+            f"set_gradient_compression: {option} is {given[option]!r}, but {apart[option]!r} was set when "
+            "the run began; set it once, or the same"
+        )
+    return setting(shared(plugins.options("compression", {"name": name, **apart, **given})))
 
 
 def pairs_of(key: Key | Sequence[Key], value: Any) -> tuple[list[str], list[list[Any]]]:
@@ -262,25 +292,47 @@ def _summed(name: str, arrays: list[Array]) -> Array:
     return total
 
 
-class _Target:
-    """Where a pull writes: the first device's own buffer where it can be written directly."""
+class _Targets:
+    """Where a pull writes: buffers that can be written directly, and whatever must be copied out of them afterwards."""
 
-    def __init__(self, name: str, outs: list[Array]) -> None:
-        for out in outs:
-            if not isinstance(out, np.ndarray) or not out.flags.writeable:
-                raise TypeError(f"key {name!r}: a numpy array that can be written is needed to pull into")
-        self.outs = outs
-        self.array = outs[0] if outs[0].flags.c_contiguous else np.empty_like(outs[0], order="C")
+    def __init__(self, arrays: Sequence[Array], copies: Sequence[tuple[Array, list[Array]]] = ()) -> None:
+        self.arrays = arrays
+        self._copies = copies
 
     def spread(self) -> None:
-        for out in self.outs:
-            if out is not self.array:
-                np.copyto(out, self.array)
+        for array, outs in self._copies:
+            for out in outs:
+                if out is not array:
+                    np.copyto(out, array)
 
 
-def _fill(targets: list[_Target]) -> None:
-    for target in targets:
-        target.spread()
+def _is_plain(value: Any) -> bool:
+    """A list of arrays that the core can take as they are; thousands of them are told in one pass."""
+    return isinstance(value, list) and all(type(a) is np.ndarray and a.flags.carray for a in value)
+
+
+def _sources(key: Key | Sequence[Key], value: Any) -> tuple[list[str], Sequence[Array]]:
+    if isinstance(key, list) and _is_plain(value) and len(key) == len(value):
+        return [key_name(k) for k in key], value
+    names, groups = pairs_of(key, value)
+    return names, [_summed(name, arrays) for name, arrays in zip(names, groups, strict=True)]
+
+
+def _targets(key: Key | Sequence[Key], out: Any) -> tuple[list[str], _Targets]:
+    if isinstance(key, list) and _is_plain(out) and len(key) == len(out):
+        return [key_name(k) for k in key], _Targets(out)
+    names, groups = pairs_of(key, out)
+    arrays = [_writable(name, outs) for name, outs in zip(names, groups, strict=True)]
+    return names, _Targets(arrays, list(zip(arrays, groups, strict=True)))
+
+
+def _writable(name: str, outs: list[Any]) -> Array:
+    """The first device's own buffer where it can be written directly."""
+    for out in outs:
+        if not isinstance(out, np.ndarray) or not out.flags.writeable:
+            raise TypeError(f"key {name!r}: a numpy array that can be written is needed to pull into")
+    first: Array = outs[0]
+    return first if first.flags.c_contiguous else np.empty_like(first, order="C")
 
 
 def priorities_of(priority: int | Sequence[int], names: list[str]) -> list[int]:

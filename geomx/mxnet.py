@@ -34,8 +34,9 @@ KINDS = ("dist_sync", "dist_async", "dist_device_sync", "dist_sync_device", "dis
 class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
     """`geomx.kv.Store` for MXNet's arrays; a key may be given a list of arrays, one a device."""
 
-    def __init__(self, node: Node, spec: NodeSpec, kind: str = "dist_sync",
-                 closer: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, node: Node, spec: NodeSpec, kind: str = "dist_sync", closer: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(node, spec, kind, closer)
         self._engine = _engine()
         self._fences: dict[str, Any] = {}
@@ -46,8 +47,11 @@ class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
         """As `Store.init`; waits for the arrays."""
         self._check()
         names, groups = pairs_of(key, value)
-        self.node.init(names, [_dense(n, arrays)[0].asnumpy() for n, arrays in zip(names, groups, strict=True)],
-                       seconds_of(timeout))
+        self.node.init(
+            names,
+            [_dense(n, arrays)[0].asnumpy() for n, arrays in zip(names, groups, strict=True)],
+            seconds_of(timeout),
+        )
 
     def push(self, key: Any, value: Any, priority: int | Sequence[int] = 0, timeout: float | None = None) -> None:
         """As `Store.push`, but returns at once; the arrays may be written again, MXNet sees to the order."""
@@ -56,24 +60,32 @@ class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
         for name, arrays, rank in zip(names, groups, priorities_of(priority, names), strict=True):
             self._push(name, _source(_dense(name, arrays)), rank)
 
-    def pull(self, key: Any, out: Any = None, priority: int | Sequence[int] = 0,
-             timeout: float | None = None, ignore_sparse: bool = True) -> None:
+    def pull(
+        self,
+        key: Any,
+        out: Any = None,
+        priority: int | Sequence[int] = 0,
+        timeout: float | None = None,
+        ignore_sparse: bool = True,
+    ) -> None:
         """As `Store.pull`, but returns at once; whoever reads `out` waits."""
         self._check()
         names, groups = pairs_of(key, out)
         for name, arrays, rank in zip(names, groups, priorities_of(priority, names), strict=True):
             self._pull(name, _dense(name, arrays), rank)
 
-    def push_pull(self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0,
-                  timeout: float | None = None) -> None:
+    def push_pull(
+        self, key: Any, value: Any, out: Any = None, priority: int | Sequence[int] = 0, timeout: float | None = None
+    ) -> None:
         """As `Store.push_pull`, but returns at once."""
         self.push(key, value, priority, timeout)
         self.pull(key, value if out is None else out, priority, timeout=timeout)
 
     pushpull = push_pull
 
-    def broadcast(self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0,
-                  timeout: float | None = None) -> None:
+    def broadcast(
+        self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0, timeout: float | None = None
+    ) -> None:
         """`init` followed by `pull`."""
         self.init(key, value, timeout)
         self.pull(key, out, priority, timeout=timeout)
@@ -237,8 +249,10 @@ def _dense(name: str, arrays: list[Any]) -> list[Any]:
         if not isinstance(array, mx.nd.NDArray):
             raise TypeError(f"key {name!r}: an array of MXNet is needed, {type(array).__name__} given")
         if array.stype != "default":
-            raise Error(f"key {name!r}: a {array.stype} array given, only dense ones are served (stype and grad_stype "
-                        "'default')")
+            raise Error(
+                f"key {name!r}: a {array.stype} array given, only dense ones are served (stype and grad_stype "
+                "'default')"
+            )
     return arrays
 
 

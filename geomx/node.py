@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from geomx import _core
+from geomx.agreed import Agreed
 from geomx.codecs import Codecs
 from geomx.config import judge, load
 from geomx.control import Reporter
@@ -35,20 +36,25 @@ COUNT_EVERY_S = 1.0
 class Built:
     """A node that is not started yet, and what its start and end mean besides."""
 
-    def __init__(self, node: _core.Node, codecs: Codecs, reporter: Reporter) -> None:
-        self.node, self._codecs = node, codecs
+    def __init__(self, node: _core.Node, agreed: Agreed, reporter: Reporter) -> None:
+        self.node, self._agreed = node, agreed
+        self.settings: dict[str, str] = {}  # what the run has agreed on, once it is joined
         self._counting = Counting(node, reporter)
         self._reporter = reporter
 
     def start(self) -> dict[str, str]:
-        """Joins; whatever compression the whole run has agreed on is this node's from here on. From now on the
-        launcher, if there is one, is told where this node listens and what it counts."""
+        """Joins; what the whole run has agreed on is this node's configuration from here on. From now on the
+        launcher, if there is one, is told where this node listens and what it counts. Raises what the core's start()
+        does, and ConfigError where what was agreed on doesn't go together."""
         self._counting.start()
-        settings = self.node.start()
-        if "compression" in settings:
-            self._codecs.configured("compression", settings["compression"])
+        self.settings = self.node.start()
+        try:
+            judge(self._agreed.config)
+        except ConfigError as e:
+            self.node.fail(str(e))
+            raise
         self._reporter.send("joined", {"name": self.node.name, "rank": self.node.rank})
-        return settings
+        return self.settings
 
     def close(self) -> None:
         """Tells the last counters and closes the node."""
@@ -81,15 +87,21 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
         slow_s=spec.slow_s,
         local=spec.local,
     )
-    codecs = Codecs(node, config.compression)
-    node.set_planner(Planner(config))
+    codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
+
+    def configured(what: str, value: str) -> None:
+        now = agreed.take(what, value)
+        codecs.use(now.compression)
+        planner.use(now)
+
+    node.set_planner(planner)
     node.set_policy(_policy(codecs))
-    node.on_configure(codecs.configured)
+    node.on_configure(configured)
     reporter = reporter or Reporter(spec)
     node.on_log(_teller(reporter))
     if spec.role == "global_server":
         node.set_updater(_updater)
-    return Built(node, codecs, reporter)
+    return Built(node, agreed, reporter)
 
 
 def run(spec: NodeSpec, reporter: Reporter) -> int:
@@ -252,6 +264,8 @@ def _read_spec(arguments: Sequence[str] | None) -> NodeSpec:
 def _from_environment() -> NodeSpec:
     from geomx import env
 
+    for line in env.notes(os.environ):
+        log.warning("%s", line)
     return env.node_spec(os.environ)
 
 

@@ -27,10 +27,14 @@ class Planner:
     """What `_core.Node.set_planner` takes. The authority asks it once a key; an own object for each node."""
 
     def __init__(self, config: Config) -> None:
+        self._held: list[int] = []
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        """For keys that are declared from now on."""
         self._options = config.topology
         self._place: Placement = imported(config.topology.placement, "topology")
         self._part_length = part_length(config)
-        self._held: list[int] = []
 
     def shards(self, name: str, length: int, num_servers: int) -> list[Shard]:
         """Raises ConfigError where a placement plugin's shards don't cover the tensor exactly once."""

@@ -42,8 +42,15 @@ def run_worker(spec: NodeSpec, node: Any, emit: Emit) -> dict[str, Any]:
     if not store.trains:
         store.leave()
         return {"weights_hash": "", "accuracy": None, "loss": 0.0, "rounds": 0, "samples": 0}
-    loop = Loop(store, model, task, emit, on_server=optimizer.where == "server", scale=_scale(store, optimizer),
-                eval_every=getattr(config.task, "eval_every", 0))
+    loop = Loop(
+        store,
+        model,
+        task,
+        emit,
+        on_server=optimizer.where == "server",
+        scale=_scale(store, optimizer),
+        eval_every=getattr(config.task, "eval_every", 0),
+    )
     for batch in task.batches(*_place(spec, store), spec.seed):
         loop.step(batch)
     return loop.end()
@@ -92,12 +99,23 @@ class Loop:
         if self._judges and self.accuracy is None:
             self._evaluate()
         self.store.leave()
-        return {"weights_hash": weights_hash(values), "accuracy": self.accuracy, "loss": self.loss,
-                "rounds": self.rounds, "samples": self.samples}
+        return {
+            "weights_hash": weights_hash(values),
+            "accuracy": self.accuracy,
+            "loss": self.loss,
+            "rounds": self.rounds,
+            "samples": self.samples,
+        }
 
     def _tell(self, batch: Batch, compute_s: float, wait_s: float) -> None:
-        row = {"step": self.rounds, "time": time.perf_counter() - self._began, "loss": self.loss,
-               "samples": batch.samples, "compute_s": compute_s, "wait_s": wait_s}
+        row = {
+            "step": self.rounds,
+            "time": time.perf_counter() - self._began,
+            "loss": self.loss,
+            "samples": batch.samples,
+            "compute_s": compute_s,
+            "wait_s": wait_s,
+        }
         self.accuracy = None
         if self._judges and self.eval_every and self.rounds % self.eval_every == 0:
             row["accuracy"] = self._evaluate()

@@ -25,8 +25,12 @@ def params_of(optimizer: Any) -> dict[str, optimizers.Scalar]:
     """A mx.optimizer.Optimizer as {"name": ..., parameters}. Raises ConfigError for one that is more than that."""
     name = type(optimizer).__name__.lower()
     _refuse_what_cant_travel(name, optimizer)
-    found: dict[str, Any] = {"learning_rate": optimizer.learning_rate, "wd": optimizer.wd,
-                             "rescale_grad": optimizer.rescale_grad, "clip_gradient": optimizer.clip_gradient}
+    found: dict[str, Any] = {
+        "learning_rate": optimizer.learning_rate,
+        "wd": optimizer.wd,
+        "rescale_grad": optimizer.rescale_grad,
+        "clip_gradient": optimizer.clip_gradient,
+    }
     for param in _own_params(type(optimizer)):
         found[param] = _attribute(name, optimizer, param)
     return optimizers.checked({"name": name, **{k: _plain(v) for k, v in found.items() if v is not None}})
@@ -61,15 +65,19 @@ def make(text: str) -> Update:
 
 def _refuse_what_cant_travel(name: str, optimizer: Any) -> None:
     if getattr(optimizer, "lr_scheduler", None) is not None:
-        raise ConfigError(f"optimizer {name}: has a learning-rate scheduler, which the servers can't run: leave the "
-                          "optimizer on the workers (update_on_kvstore=False)")
+        raise ConfigError(
+            f"optimizer {name}: has a learning-rate scheduler, which the servers can't run: leave the "
+            "optimizer on the workers (update_on_kvstore=False)"
+        )
     params = getattr(optimizer, "param_dict", None) or {}
     for multiplier in ("lr_mult", "wd_mult"):
         named = [p.name for p in params.values() if getattr(p, multiplier, 1.0) != 1.0]
         named += [str(k) for k, v in (getattr(optimizer, multiplier, None) or {}).items() if v != 1.0]
         if named:
-            raise ConfigError(f"optimizer {name}: {multiplier} of {named[0]} isn't 1, which the servers can't do: "
-                              "leave the optimizer on the workers (update_on_kvstore=False)")
+            raise ConfigError(
+                f"optimizer {name}: {multiplier} of {named[0]} isn't 1, which the servers can't do: "
+                "leave the optimizer on the workers (update_on_kvstore=False)"
+            )
 
 
 def _own_params(cls: type) -> list[str]:
@@ -84,8 +92,10 @@ def _own_params(cls: type) -> list[str]:
 def _attribute(name: str, optimizer: Any, param: str) -> Any:
     value = getattr(optimizer, param, inspect.Parameter.empty)
     if value is inspect.Parameter.empty:
-        raise ConfigError(f"optimizer {name}: its parameter {param} can't be read from the object; use "
-                          f'set_optimizer("{name}", {param}=...)')
+        raise ConfigError(
+            f"optimizer {name}: its parameter {param} can't be read from the object; use "
+            f'set_optimizer("{name}", {param}=...)'
+        )
     return value
 
 

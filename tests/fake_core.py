@@ -63,8 +63,10 @@ class Cluster:
         with self.changed:
             known = self.keys.setdefault(name, Key(array.shape, array.dtype.name))
             if (known.shape, known.dtype) != (array.shape, array.dtype.name):
-                self._fail(f"key {name!r}: worker {worker} has {array.shape} {array.dtype.name}, others have "
-                           f"{known.shape} {known.dtype}")
+                self._fail(
+                    f"key {name!r}: worker {worker} has {array.shape} {array.dtype.name}, others have "
+                    f"{known.shape} {known.dtype}"
+                )
             if self._is_authority(worker) and not known.values:
                 known.values.append(array.copy())
             self.changed.notify_all()
@@ -104,8 +106,9 @@ class Cluster:
             return gradient
         g = gradient * optimizer.get("rescale_grad", 1.0)
         if optimizer["name"] == "sgd":
-            m = self.momentum[name] = optimizer.get("momentum", 0.0) * self.momentum.get(name, 0.0) - optimizer[
-                "learning_rate"] * g
+            m = self.momentum[name] = (
+                optimizer.get("momentum", 0.0) * self.momentum.get(name, 0.0) - optimizer["learning_rate"] * g
+            )
             return weight + m
         b1, b2 = optimizer.get("beta1", 0.9), optimizer.get("beta2", 0.999)
         m, v, t = self.momentum.get(name, (0.0, 0.0, 0))
@@ -204,9 +207,11 @@ class FakeNode:
         for name, array in zip(names, arrays, strict=True):
             self._later(lambda name=name, array=array: self.cluster.declare(self.number, name, array))
         with self.cluster.changed:
-            there = lambda: self.cluster.failure or all(  # noqa: E731
-                n in self.cluster.keys and self.cluster.keys[n].values for n in names
-            )
+
+            def there() -> bool:
+                declared = all(n in self.cluster.keys and self.cluster.keys[n].values for n in names)
+                return bool(self.cluster.failure) or declared
+
             if not self.cluster.changed.wait_for(there, DEFAULT_WAIT_S if timeout_s < 0 else timeout_s):
                 raise Timeout(f"{self.name} waited for the authority to declare {', '.join(names)}")
         if self.cluster.failure:
@@ -224,17 +229,20 @@ class FakeNode:
             self._later(lambda n=n, o=o: self.cluster.pull(self.number, n, o, ticket.one))
         return ticket
 
-    def push_pull(self, names: Sequence[str], arrays: Sequence[Any], outs: Sequence[Any],
-                  priorities: Sequence[int] = ()) -> Ticket:
+    def push_pull(
+        self, names: Sequence[str], arrays: Sequence[Any], outs: Sequence[Any], priorities: Sequence[int] = ()
+    ) -> Ticket:
         self.push(names, arrays, priorities)
         return self.pull(names, outs, priorities)
 
-    def push_address(self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int,
-                     done: Callable[[str], None]) -> None:
+    def push_address(
+        self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int, done: Callable[[str], None]
+    ) -> None:
         self._later(lambda: self.cluster.push(self.number, name, _view(address, shape, dtype), done))
 
-    def pull_address(self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int,
-                     done: Callable[[str], None]) -> None:
+    def pull_address(
+        self, name: str, address: int, shape: tuple[int, ...], dtype: str, priority: int, done: Callable[[str], None]
+    ) -> None:
         self._later(lambda: self.cluster.pull(self.number, name, _view(address, shape, dtype), done))
 
     def barrier(self, world: bool = False, timeout_s: float = -1.0) -> None:

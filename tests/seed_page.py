@@ -55,12 +55,12 @@ COUNT = "num_all_workers = kvstore_dist.num_all_workers\n"
 AT_DOTS = """with autograd.record():
     _loss = _entropy(net(batch[0]), batch[1])
 _loss.backward()"""
-AFTER = '''
+AFTER = """
 import hashlib as _hashlib
 _right = (net(_mxnet.nd.array(_data.test_x)).asnumpy().argmax(1) == _data.test_y).mean()
 _hash = _hashlib.sha256(b"".join(p.data().asnumpy().tobytes() for p in net_params)).hexdigest()
 print(f"accuracy {_right:.4f} weights {_hash} master {kvstore_dist.is_master_worker}", flush=True)
-'''
+"""
 
 
 def printed(loop: str) -> str:

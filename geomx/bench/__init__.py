@@ -49,5 +49,5 @@ def find(name: str) -> Run:
     if name not in BUILT_IN:
         raise ConfigError(f"bench: {name!r} given, there are: {', '.join(names())}")
     module, _, attribute = BUILT_IN[name].partition(":")
-    found = getattr(import_module(module), attribute)
-    return found
+    built_in: Run = getattr(import_module(module), attribute)
+    return built_in

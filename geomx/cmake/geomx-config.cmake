@@ -15,7 +15,8 @@ if(NOT TARGET geomx::plugin)
 endif()
 
 # geomx_add_plugin(name sources...): the shared library libNAME.so with geomx_plugin_v1 as its only exported symbol.
-# Under scikit-build-core it is installed into the Python package of the same name.
+# Under scikit-build-core it is installed into the Python package of the same name, except from within GeoMX's own tree,
+# where plugins are built for the C++ tests alone.
 function(geomx_add_plugin name)
   add_library(${name} MODULE ${ARGN})
   target_link_libraries(${name} PRIVATE geomx::plugin)
@@ -30,7 +31,7 @@ function(geomx_add_plugin name)
   if(NOT CMAKE_CXX_STANDARD)
     set_target_properties(${name} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
   endif()
-  if(SKBUILD)
+  if(SKBUILD AND NOT CMAKE_PROJECT_NAME STREQUAL "geomx")
     install(TARGETS ${name} LIBRARY DESTINATION ${name})
   endif()
 endfunction()

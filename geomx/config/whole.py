@@ -57,6 +57,14 @@ def settings(config: Config) -> dict[str, str]:
     return {name: setting(value) for name, value in found.items()}
 
 
+def explicit(config: Config) -> dict[str, str]:
+    """`settings` without those that hold their default: what a script may still decide. The optimizer's default is
+    that of the chosen sync."""
+    default = settings(load({}))
+    default["optimizer"] = settings(load({"sync": {"name": config.sync.name}}))["optimizer"]
+    return {name: value for name, value in settings(config).items() if default[name] != value}
+
+
 def optimizer(options: Optimizer) -> dict[str, Any] | str:
     """Name and parameters that count for it, or "none" where workers hold the optimizer."""
     if options.where == "worker":

@@ -184,7 +184,7 @@ void Aggregator::judge_droppable(uint32_t index, uint32_t line_index, uint32_t r
 // MixedSync with a bound: nobody may be more than `staleness` rounds ahead of the slowest that still trains.
 bool Aggregator::is_too_far(uint32_t index, uint32_t part, uint32_t line) const {
   if (!sync_.is_mixed || sync_.staleness == 0) return false;
-  const Part& p = states_.at(index).parts[part];
+  const Part& p = states_.find(index)->parts[part];
   for (uint32_t other = 0; other < p.lines.size(); ++other) {
     const uint32_t done = p.lines[other].open - 1;
     if (!expected(index, other, done + 1).empty() && p.lines[line].open > done + sync_.staleness) return true;
@@ -256,7 +256,7 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
 
 void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
                             int64_t rank) {
-  const Part& p = states_.at(key.spec.index).parts[part];
+  const Part& p = states_.find(key.spec.index)->parts[part];
   Frame frame(FrameKind::value, key.spec.index, part, line.open - 1);
   frame.codec = p.codec;
   frame.body = p.value;
@@ -353,21 +353,18 @@ std::unordered_map<uint32_t, uint32_t> Aggregator::read_last_rounds(const Frame&
 }
 
 void Aggregator::judge_everything() {
-  std::vector<uint32_t> keys;
-  for (const auto& [key, state] : states_) keys.push_back(key);
-  for (uint32_t key : keys) {
+  states_.for_each([&](uint32_t key, State& state) {
     judge_all(key);
-    if (!side_.policies.transport->is_lossy()) continue;
     std::vector<uint32_t> rounds;
-    for (const auto& [round, ended] : state_of(key).ends) rounds.push_back(round);
+    for (const auto& [round, ended] : state.ends) rounds.push_back(round);
     for (uint32_t round : rounds)
       for (uint32_t line = 0; line < num_lines(); ++line) judge_droppable(key, line, round);
-  }
+  });
 }
 
 std::optional<Aggregator::Stall> Aggregator::oldest_stall() const {
   std::optional<Stall> oldest;
-  for (const auto& [key, state] : states_) {
+  states_.for_each([&](uint32_t key, const State& state) {
     for (uint32_t part = 0; part < state.parts.size(); ++part) {
       for (uint32_t i = 0; i < state.parts[part].lines.size(); ++i) {
         const Line& line = state.parts[part].lines[i];
@@ -375,16 +372,17 @@ std::optional<Aggregator::Stall> Aggregator::oldest_stall() const {
         oldest = Stall{key, part, line.open, expected(key, i, line.open) - line.in, line.since_us};
       }
     }
-  }
+  });
   return oldest;
 }
 
 bool Aggregator::has_open_rounds() const {
-  for (const auto& [key, state] : states_)
+  bool any = false;
+  states_.for_each([&](uint32_t, const State& state) {
     for (const Part& part : state.parts)
-      for (const Line& line : part.lines)
-        if (line.is_closed || !line.in.empty()) return true;
-  return false;
+      for (const Line& line : part.lines) any = any || line.is_closed || !line.in.empty();
+  });
+  return any;
 }
 
 }  // namespace geomx

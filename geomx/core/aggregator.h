@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lane.h"
+#include "per_key.h"
 #include "side.h"
 
 namespace geomx {
@@ -140,7 +141,7 @@ class Aggregator {
   SyncPolicy sync_;
   Upstream& upstream_;
   Lane lane_;
-  std::unordered_map<uint32_t, State> states_;
+  PerKey<State> states_;
   std::vector<std::optional<std::unordered_map<uint32_t, uint32_t>>> last_rounds_;  // contributor -> key -> last round
   MemberSet left_;
   bool told_all_left_ = false;

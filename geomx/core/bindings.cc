@@ -7,8 +7,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-
 #include "core/handle.h"
 #include "core/identity_codec.h"
 #include "core/python_codec.h"
@@ -20,6 +18,8 @@ using namespace nb::literals;
 
 namespace geomx {
 namespace {
+
+constexpr uint32_t kDefaultStaleness = 8;  // as in geomx.config.techniques
 
 nb::object error_type, refused_type, timeout_type;
 
@@ -150,28 +150,17 @@ std::string direction_word(Direction direction) { return direction == Direction:
 struct PyDomain {
   DomainOptions options;
 };
-// Calls that were given up before they were done, and the memory that the node may still read or write for them.
-class Abandoned {
- public:
-  void keep(TicketPtr ticket, nb::object arrays) {
-    kept_.erase(std::remove_if(kept_.begin(), kept_.end(), [](const auto& one) { return one.first->done(); }), kept_.end());
-    kept_.emplace_back(std::move(ticket), std::move(arrays));
-  }
-
- private:
-  std::vector<std::pair<TicketPtr, nb::object>> kept_;
-};
-
 struct PyTicket {
   TicketPtr ticket;
   Handle* handle;
-  std::shared_ptr<Abandoned> abandoned;
   nb::object owner, arrays;  // keep the node and the memory
-  PyTicket(TicketPtr ticket, Handle* handle, std::shared_ptr<Abandoned> abandoned, nb::object owner, nb::object arrays)
-      : ticket(std::move(ticket)), handle(handle), abandoned(std::move(abandoned)), owner(std::move(owner)), arrays(std::move(arrays)) {}
+
+  PyTicket(TicketPtr t, Handle* h, nb::object o, nb::object a)
+      : ticket(std::move(t)), handle(h), owner(std::move(o)), arrays(std::move(a)) {}
   PyTicket(PyTicket&&) = default;
+  // What was pushed may still be read after a wait that ended early: that memory is never freed.
   ~PyTicket() {
-    if (ticket && !ticket->done()) abandoned->keep(std::move(ticket), std::move(arrays));
+    if (ticket && (!ticket->done() || !ticket->error().empty())) arrays.release();
   }
   void wait(double timeout_s) {
     Handle::Result result;
@@ -360,7 +349,7 @@ class PyNode {
   PyTicket submit(nb::object self, const std::string& text, nb::object arrays, Operation operation) {
     const auto ticket = std::make_shared<Ticket>(text);
     handle_->submit(ticket, [ticket, operation = std::move(operation)](Node& node) { operation(node, ticket); });
-    return PyTicket(ticket, handle_.get(), abandoned_, std::move(self), std::move(arrays));
+    return PyTicket(ticket, handle_.get(), std::move(self), std::move(arrays));
   }
 
   // For frameworks with an engine of their own: `done` is a Python function, or (callback, engine, parameter) as
@@ -387,6 +376,7 @@ class PyNode {
       if (handle_->is_own_thread() || handle_->is_closed()) finish(error);
       else handle_->post([finish, error] { finish(error); });
     });
+    ticket->set_deadline_us(handle_->deadline_us());
     const bool is_push = what == "push";
     handle_->submit(ticket, [ticket, tensor = std::move(tensor), is_push](Node& node) {
       is_push ? node.worker()->push({tensor}, ticket) : node.worker()->pull({tensor}, ticket);
@@ -456,6 +446,8 @@ class PyNode {
         sync->is_deterministic = nb::isinstance<nb::bool_>(deterministic) && nb::cast<bool>(deterministic);
         if (nb::isinstance<nb::dict>(given) && nb::cast<nb::dict>(given).contains("staleness"))
           sync->staleness = nb::cast<uint32_t>(given["staleness"]);
+        else if (sync->is_mixed)
+          sync->staleness = kDefaultStaleness;
       });
     };
     hooks.log = [this](int level, const std::string& line) {
@@ -468,7 +460,6 @@ class PyNode {
 
   std::unique_ptr<Handle> handle_;
   std::map<std::string, nb::object> hooks_;
-  std::shared_ptr<Abandoned> abandoned_ = std::make_shared<Abandoned>();
 };
 
 NodeRole role_of(const std::string& word) {
@@ -675,6 +666,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })
       .def_prop_ro("rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.rank(); }); })
+      .def_prop_ro("trains", [](PyNode& self) { return self.ask<bool>([](Node& n) { return n.trains(); }); })
       .def_prop_ro("num_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.num_workers(); }); })
       .def_prop_ro("global_rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.global_rank(); }); })
       .def_prop_ro("num_all_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.agreement().num_all_workers; }); });

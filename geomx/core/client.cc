@@ -19,10 +19,10 @@ Client::State& Client::state_of(uint32_t key) {
 }
 
 uint32_t Client::rounds_of(uint32_t key) const {
-  auto found = states_.find(key);
+  const State* state = states_.find(key);
   uint32_t rounds = 0;
-  if (found != states_.end())
-    for (const Part& part : found->second.parts) rounds = std::max(rounds, part.sent);
+  if (state)
+    for (const Part& part : state->parts) rounds = std::max(rounds, part.sent);
   return rounds;
 }
 
@@ -166,10 +166,14 @@ void Client::leave(std::function<void()> done) {
 void Client::finish_leaving() {
   if (!left_ || has_left_ || num_out_ != 0 || (relay_ && !relay_->is_idle())) return;
   has_left_ = true;
-  Writer body;
-  body.varint(states_.size());
-  for (const auto& [key, state] : states_) body.varint(key).varint(rounds_of(key));
-  const Bytes bytes = body.finish();
+  uint32_t count = 0;
+  Writer rounds;
+  states_.for_each([&](uint32_t key, const State&) {
+    ++count;
+    rounds.varint(key).varint(rounds_of(key));
+  });
+  const Bytes list = rounds.finish();
+  const Bytes bytes = Writer().varint(count).raw(list.data(), list.size()).finish();
   for (uint32_t rank = 0; rank < side_.num_servers; ++rank) {
     leave_owed_.insert(server(rank));
     Frame frame(FrameKind::leave);

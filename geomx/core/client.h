@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "lane.h"
+#include "per_key.h"
 #include "side.h"
 
 namespace geomx {
@@ -77,7 +78,7 @@ class Client {
   Lane lane_;
   std::unique_ptr<Relay> relay_;
   OnValue on_value_;
-  std::unordered_map<uint32_t, State> states_;
+  PerKey<State> states_;
   size_t num_out_ = 0;  // parts whose round is not answered, or that have values waiting
   std::function<void()> left_;
   bool has_left_ = false, gives_back_ = true;

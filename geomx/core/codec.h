@@ -56,13 +56,17 @@ class Codec {
   virtual uint32_t wire_id() const = 0;  // FourCC of the byte format
   virtual CodecScope scope() const { return CodecScope::part; }
   virtual bool can_merge() const { return false; }
-  virtual bool is_lossy() const { return false; }       // what comes back differs, so the codec keeps a residual
+  // It remembers what it did not send, and takes back what was lost; for others the lane does.
+  virtual bool keeps_residual() const { return false; }
   virtual bool takes(DType) const { return true; }
 
   virtual std::unique_ptr<Slot> open_slot(const PartView& whole) = 0;  // offset 0, length tensor_length
   // Once a round before the parts are encoded, for codecs whose scope is the tensor. `values` are all its elements.
   virtual Status prepare(Slot&, const PartView& whole, const Bytes& values) = 0;
-  // `values`: view.length elements of sum_type(view.dtype). May return the same memory.
+  // The most bytes that encode() may need for a part.
+  virtual uint64_t max_encoded_size(const PartView& view) const { return view.length * size_of(view.dtype); }
+  // `values`: view.length elements of sum_type(view.dtype). May return the same memory. Otherwise writes into *encoded
+  // where that comes in with max_encoded_size() bytes (memory that is shared with the peer, say), or allocates.
   virtual Status encode(Slot&, const PartView& view, const Bytes& values, Bytes* encoded) = 0;
   // Into memory of view.length elements of sum_type(view.dtype). Refuses wrong bytes with a sentence.
   virtual Status decode(const PartView& view, const Bytes& encoded, Bytes* values) = 0;
@@ -79,10 +83,21 @@ class Codec {
 
 using CodecMaker = std::function<Status(const Params&, std::unique_ptr<Codec>*)>;
 
+// What plugins may ask of the node that loads them. All may be empty; metrics are counted from any thread.
+struct PluginHooks {
+  std::function<void(int level, const std::string& message)> log;  // levels of Python's logging
+  std::function<void(const std::string& name, double value)> metric;
+  std::function<uint64_t()> now_us;
+  bool is_server = false;
+  uint32_t rank = 0, num_members = 0, num_servers = 0;
+};
+
 // Names -> makers of one node. Holds "identity" from the start.
 class CodecRegistry {
  public:
-  CodecRegistry();
+  explicit CodecRegistry(PluginHooks hooks = {});
+  // For what is known later than the registry is made; codecs that exist already see it too.
+  void set_hooks(PluginHooks hooks) { *hooks_ = std::move(hooks); }
   Status add(const std::string& name, CodecMaker maker);
   // A shared library with geomx_plugin_v1 (plugin_host.cc).
   Status load(const std::string& path);
@@ -90,6 +105,7 @@ class CodecRegistry {
 
  private:
   std::map<std::string, CodecMaker> makers_;
+  std::shared_ptr<PluginHooks> hooks_;
 };
 
 }  // namespace geomx

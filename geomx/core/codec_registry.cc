@@ -1,10 +1,11 @@
 // Names of codecs and what makes them, of one node. Holds "identity" from the start; plugin_host.cc and the Python
 // bindings add others.
 #include "identity_codec.h"
+#include "plugin_host.h"
 
 namespace geomx {
 
-CodecRegistry::CodecRegistry() {
+CodecRegistry::CodecRegistry(PluginHooks hooks) : hooks_(std::make_shared<PluginHooks>(std::move(hooks))) {
   makers_["identity"] = [](const Params& params, std::unique_ptr<Codec>* out) {
     if (!params.empty()) return Status::error("takes no parameters but was given " + params.begin()->first);
     *out = make_identity_codec();
@@ -17,6 +18,15 @@ Status CodecRegistry::add(const std::string& name, CodecMaker maker) {
     return Status::error("a codec named " + name + " is there already: two plugins offer it; keep one");
   }
   return {};
+}
+
+Status CodecRegistry::load(const std::string& path) {
+  std::map<std::string, CodecMaker> found;
+  Status status = load_plugin(path, hooks_, &found);
+  for (auto& [name, maker] : found) {
+    if (status.ok()) status = add(name, std::move(maker));
+  }
+  return status;
 }
 
 Status CodecRegistry::make(const std::string& name, const Params& params, std::unique_ptr<Codec>* out) const {

@@ -74,9 +74,14 @@ Handle::Result Handle::wait(const TicketPtr& ticket, double timeout_s, const Idl
     if (ticket->wait_for(std::min(kSliceS, std::max(left.count(), 0.0)))) break;
     if (idle) idle();
     if (left.count() > 0) continue;
-    std::string who = ask<std::string>([](Node& node) { return node.waited_for(); });
-    return {false, Fault::timeout, name() + ": " + ticket->text() + " was not done after " + seconds_text(seconds) +
-                                       (who.empty() ? "" : "; " + who)};
+    const std::string what = ticket->text() + " was not done after " + seconds_text(seconds);
+    const std::string why = ask<std::string>([&](Node& node) {
+      const std::string text = node.name() + ": " + what + node.reason(*ticket);
+      node.cancel(ticket, text);
+      return text;
+    }, what);
+    if (ticket->done() && ticket->error() != why) break;  // just in time, or failed meanwhile
+    return {false, Fault::timeout, why};
   }
   const std::string error = ticket->error();
   return error.empty() ? Result{} : Result{false, Fault::failed, error};

@@ -39,6 +39,7 @@ class Handle {
     if (node_ && loop_.call([&] { answer = question(*node_); })) return answer;
     return node_ && is_closed_ ? question(*node_) : otherwise;
   }
+  uint64_t deadline_us() const { return loop_.now_us() + uint64_t(wait_s_ * 1e6); }
   void post(Task task) { loop_.post(std::move(task)); }
   bool is_own_thread() const { return loop_.is_own_thread(); }
   bool is_closed() const { return is_closed_; }

@@ -89,6 +89,8 @@ Bytes pack(const Refusal& refusal) {
 }
 
 Bytes pack(const CanRead&) { return Writer("GXL1").bytes(); }
+Bytes pack(const Bye&) { return Writer("GXE1").bytes(); }
+Bytes pack(const ByeToo&) { return Writer("GXE2").bytes(); }
 
 Bytes pack(const Blocks& blocks) {
   Writer writer("GXB1");
@@ -135,9 +137,9 @@ std::optional<Refusal> parse_refusal(const Bytes& bytes) {
   return reader.is_complete() ? std::optional<Refusal>(refusal) : std::nullopt;
 }
 
-std::optional<CanRead> parse_can_read(const Bytes& bytes) {
-  return Reader(bytes, "GXL1").is_complete() ? std::optional<CanRead>(CanRead{}) : std::nullopt;
-}
+bool is_can_read(const Bytes& bytes) { return Reader(bytes, "GXL1").is_complete(); }
+bool is_bye(const Bytes& bytes) { return Reader(bytes, "GXE1").is_complete(); }
+bool is_bye_too(const Bytes& bytes) { return Reader(bytes, "GXE2").is_complete(); }
 
 std::optional<Blocks> parse_blocks(const Bytes& bytes) {
   Blocks parsed;

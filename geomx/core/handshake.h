@@ -44,6 +44,11 @@ struct Refusal {
 };
 // From who opened the connection, after the welcome: your memory can be read here.
 struct CanRead {};
+// The last message from this side: all that was sent before it should be read.
+struct Bye {};
+// It has been; nothing follows from here either. Only then is the connection closed: a TCP socket that is closed with
+// something unread drops what it still had to send.
+struct ByeToo {};
 
 // Stands for an attachment of the message that follows: `size` bytes of a segment of the sender's memory.
 struct BlockReference {
@@ -63,6 +68,8 @@ Bytes pack(const Hello&);
 Bytes pack(const Welcome&);
 Bytes pack(const Refusal&);
 Bytes pack(const CanRead&);
+Bytes pack(const Bye&);
+Bytes pack(const ByeToo&);
 Bytes pack(const Blocks&);
 Bytes pack(const Returns&);
 
@@ -70,7 +77,9 @@ Bytes pack(const Returns&);
 std::optional<Hello> parse_hello(const Bytes&);
 std::optional<Welcome> parse_welcome(const Bytes&);
 std::optional<Refusal> parse_refusal(const Bytes&);
-std::optional<CanRead> parse_can_read(const Bytes&);
+bool is_can_read(const Bytes&);
+bool is_bye(const Bytes&);
+bool is_bye_too(const Bytes&);
 std::optional<Blocks> parse_blocks(const Bytes&);
 std::optional<Returns> parse_returns(const Bytes&);
 

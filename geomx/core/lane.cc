@@ -158,7 +158,7 @@ void Lane::give_back(uint32_t index, uint32_t part, uint32_t round, const Bytes&
   Codec& codec = key.codec_of(side_.tier, direction_);
   const PartView view = key.view(part, round, side_.tier, direction_);
   Status status;
-  if (codec.is_lossy()) {
+  if (codec.keeps_residual()) {
     status = codec.give_back(*state.slot, view, encoded);
   } else {
     Bytes& residual = state.residuals[part];
@@ -169,15 +169,15 @@ void Lane::give_back(uint32_t index, uint32_t part, uint32_t round, const Bytes&
 }
 
 Bytes Lane::residual(uint32_t key, uint32_t part) const {
-  auto state = states_.find(key);
-  if (state == states_.end()) return {};
-  auto found = state->second.residuals.find(part);
-  return found == state->second.residuals.end() ? Bytes() : found->second;
+  const State* state = states_.find(key);
+  if (state == nullptr) return {};
+  auto found = state->residuals.find(part);
+  return found == state->residuals.end() ? Bytes() : found->second;
 }
 
 Slot* Lane::slot(uint32_t key) {
-  auto state = states_.find(key);
-  return state == states_.end() ? nullptr : state->second.slot.get();
+  const State* state = states_.find(key);
+  return state == nullptr ? nullptr : state->slot.get();
 }
 
 }  // namespace geomx

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "per_key.h"
 #include "side.h"
 
 namespace geomx {
@@ -54,7 +55,7 @@ class Lane {
   Side& side_;
   Direction direction_;
   uint32_t own_server_;
-  std::unordered_map<uint32_t, State> states_;
+  PerKey<State> states_;
 };
 
 }  // namespace geomx

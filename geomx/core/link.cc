@@ -1,13 +1,15 @@
 // Link: see link.h.
 #include "link.h"
 
+#include <algorithm>
+
 namespace geomx {
 namespace {
 
 constexpr size_t kBundleBytes = 64 * 1024;  // small frames to one peer leave together up to this
 
 // Which counter a frame's bytes belong to.
-enum class Account { up, down, init, control };
+enum class Account : uint8_t { up, down, init, control };
 Account account_of(const Frame& frame) {
   if (frame.has(kInit)) return Account::init;
   switch (frame.kind) {
@@ -22,8 +24,10 @@ Account account_of(const Frame& frame) {
 
 Link::Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters)
     : reactor_(reactor), transport_(transport), tier_(tier), counters_(counters) {
-  transport_.receive([this](PeerId from, uint8_t channel, Message message) { take(from, channel, message); },
-                     [this](const std::string& why) { refuse(why); }, [](PeerId, const std::string&) {});
+  transport_.receive([this](PeerId from, uint8_t channel, Message message) { take(from, channel, std::move(message)); },
+                     [this](const std::string& why) { refuse(why); }, [this](PeerId peer, const std::string& why) {
+                       if (trouble_) trouble_(node_at(peer), peer, why, transport_.is_lost(peer));
+                     });
   reactor_.at_turn_end([this] { pump(); });
 }
 
@@ -58,8 +62,15 @@ void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel) {
   auto found = peers_.find(to.packed());
   if (found == peers_.end()) return refuse("nothing is known of the node that a part is for");
   Peer& peer = found->second;
-  (channel == 0 ? peer.ranked : peer.lossy[channel]).insert(Queued{rank, next_order_++, std::move(frame)});
+  Heap& heap = channel == 0 ? peer.ranked : peer.lossy[channel];
+  heap.push_back(Queued{rank, next_order_++, std::move(frame)});
+  std::push_heap(heap.begin(), heap.end());
   mark(to.packed(), peer);
+}
+
+Bytes Link::allocate(NodeId to, size_t size) {
+  auto found = peers_.find(to.packed());
+  return found == peers_.end() ? Bytes::allocate(size) : transport_.allocate(found->second.id, size);
 }
 
 bool Link::is_idle() const {
@@ -94,8 +105,7 @@ void Link::pump_peer(Peer& peer) {
   for (auto& [channel, frames] : peer.lossy) {
     while (!frames.empty()) {  // a datagram carries one part: what is lost together would be ranked together
       std::vector<Frame> one;
-      one.push_back(std::move(frames.begin()->frame));
-      frames.erase(frames.begin());
+      one.push_back(pop(frames));
       transmit(peer, channel, std::move(one), false);
     }
   }
@@ -111,7 +121,7 @@ void Link::pump_peer(Peer& peer) {
   bool carries_parts = false;
   size_t bytes = 0;
   while (!peer.ranked.empty()) {
-    const size_t size = peer.ranked.begin()->frame.body.size() + 16;
+    const size_t size = peer.ranked.front().frame.body.size() + 16;
     const uint64_t in_flight = peer.in_flight_bytes + bytes;
     if (in_flight != 0 && in_flight + size > credit_bytes_) break;
     if (carries_parts && (bytes + size > kBundleBytes || bundle.size() + 1 >= kMaxFrames)) {
@@ -119,52 +129,56 @@ void Link::pump_peer(Peer& peer) {
       bundle.clear();
       bytes = 0;
     }
-    bundle.push_back(std::move(peer.ranked.begin()->frame));
-    peer.ranked.erase(peer.ranked.begin());
+    bundle.push_back(pop(peer.ranked));
     bytes += size;
     carries_parts = true;
   }
   if (!bundle.empty()) transmit(peer, 0, std::move(bundle), carries_parts);
 }
 
+Frame Link::pop(Heap& heap) {
+  std::pop_heap(heap.begin(), heap.end());
+  Frame frame = std::move(heap.back().frame);
+  heap.pop_back();
+  return frame;
+}
+
+// Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
 void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged) {
   const Header header{self_, acknowledged ? next_message_++ : 0};
-  const std::vector<Frame> counted = frames;  // views: no bytes are copied
+  TierCounters& c = counters_.of(tier_);
+  Account header_account = Account::control;
+  uint64_t counted = 0;
+  for (const Frame& frame : frames) {
+    const Account account = account_of(frame);
+    if (header_account == Account::control) header_account = account;
+    const uint64_t bytes = frame_overhead(frame) + frame.body.size();
+    counted += bytes;
+    count(uint8_t(account), bytes);
+    if (account == Account::up) c.up_payload_bytes += frame.body.size();
+    if (account == Account::down) c.down_payload_bytes += frame.body.size();
+  }
   Message message = pack(header, std::move(frames));
   if (acknowledged) {
     peer.unacked[header.id] = message.size();
     peer.in_flight_bytes += message.size();
   }
-  count(counted, message);
+  ++c.messages;
+  count(uint8_t(header_account), message.size() + transport_.overhead(message) - counted);
   transport_.send(peer.id, channel, std::move(message));
 }
 
-// Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
-void Link::count(const std::vector<Frame>& frames, const Message& message) {
+void Link::count(uint8_t account, uint64_t bytes) {
   TierCounters& c = counters_.of(tier_);
-  ++c.messages;
-  uint64_t rest = message.size() + transport_.overhead(message);
-  Account header_account = Account::control;
-  auto add = [&c](Account account, uint64_t bytes) {
-    (account == Account::up ? c.up_bytes : account == Account::down ? c.down_bytes
-     : account == Account::init ? c.init_bytes : c.control_bytes) += bytes;
-  };
-  for (const Frame& frame : frames) {
-    const Account account = account_of(frame);
-    if (header_account == Account::control) header_account = account;
-    const uint64_t bytes = frame_overhead(frame) + frame.body.size();
-    rest -= bytes;
-    add(account, bytes);
-    if (account == Account::up) c.up_payload_bytes += frame.body.size();
-    if (account == Account::down) c.down_payload_bytes += frame.body.size();
-  }
-  add(header_account, rest);
+  uint64_t* const totals[] = {&c.up_bytes, &c.down_bytes, &c.init_bytes, &c.control_bytes};
+  *totals[account] += bytes;
 }
 
-void Link::take(PeerId from, uint8_t channel, const Message& message) {
+void Link::take(PeerId from, uint8_t channel, Message message) {
   Header header;
   std::vector<Frame> frames;
   if (Status status = parse(message, &header, &frames); !status.ok()) return refuse(status.message());
+  message = Message();  // from here on a frame is the only holder of its body, so sums may be made in it
   auto known = node_of_.find(from);
   if (known == node_of_.end()) {
     if (header.from != kNobody) {
@@ -175,7 +189,7 @@ void Link::take(PeerId from, uint8_t channel, const Message& message) {
     return refuse("a message says that it is from another node than its connection's");
   }
   const uint32_t node = known == node_of_.end() ? kNobody : known->second;
-  const NodeId sender{Role(node & 3), node >> 2};
+  const NodeId sender = node_at(from);
   if (header.id != 0 && channel == 0 && node != kNobody && acknowledges_) {
     Peer& peer = peers_[node];
     peer.to_ack.push_back(header.id);
@@ -199,6 +213,12 @@ void Link::take_acks(Peer& peer, const Frame& frame) {
     peer.unacked.erase(found);
   }
   if (!peer.ranked.empty()) mark(node_of_[peer.id], peer);
+}
+
+NodeId Link::node_at(PeerId peer) const {
+  auto found = node_of_.find(peer);
+  const uint32_t node = found == node_of_.end() ? kNobody : found->second;
+  return {Role(node & 3), node >> 2};
 }
 
 void Link::refuse(const std::string& why) {

@@ -4,7 +4,6 @@
 #pragma once
 #include <functional>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -25,6 +24,9 @@ class Link {
   void set_self(NodeId self) { self_ = self.packed(); }
   void on_frame(Handler handler) { handler_ = std::move(handler); }
   void on_refused(std::function<void(const std::string&)> handler) { refused_ = std::move(handler); }
+  // Trouble with a connection; `node` is kNobody's where it isn't known yet. is_over: it won't come back.
+  using OnTrouble = std::function<void(NodeId node, PeerId peer, const std::string& why, bool is_over)>;
+  void on_trouble(OnTrouble handler) { trouble_ = std::move(handler); }
   void set_credit(uint64_t bytes) { credit_bytes_ = bytes; }
 
   // Frames to `node` go over this connection from now on; a node that connected to us is learnt by itself.
@@ -37,6 +39,8 @@ class Link {
   // Data of one part: by rank, within the credit; lossy channels leave without credit.
   void send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel);
 
+  // Memory for what is about to be sent to this node: where the transport shares memory with it, that memory.
+  Bytes allocate(NodeId to, size_t size);
   bool is_idle() const;  // nothing queued, nothing unacknowledged
   uint64_t in_flight_bytes(NodeId to) const;
   // For tests only: acknowledgements are not sent.
@@ -46,28 +50,32 @@ class Link {
   struct Queued {
     int64_t rank;
     uint64_t order;
-    mutable Frame frame;
-    bool operator<(const Queued& other) const { return rank != other.rank ? rank > other.rank : order < other.order; }
+    Frame frame;
+    // For heaps: whoever leaves later is less.
+    bool operator<(const Queued& other) const { return rank != other.rank ? rank < other.rank : order > other.order; }
   };
+  using Heap = std::vector<Queued>;
   struct Peer {
     PeerId id = 0;
     std::vector<Frame> urgent;            // acknowledgements and control
-    std::set<Queued> ranked;
-    std::map<uint8_t, std::set<Queued>> lossy;  // channel -> frames
+    Heap ranked;
+    std::map<uint8_t, Heap> lossy;  // channel -> frames
     std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
     uint64_t in_flight_bytes = 0;
     std::vector<uint64_t> to_ack;
     bool is_dirty = false;
   };
 
-  void take(PeerId from, uint8_t channel, const Message& message);
+  void take(PeerId from, uint8_t channel, Message message);
   void take_acks(Peer& peer, const Frame& frame);
   void mark(uint32_t node, Peer& peer);
   void pump();
   void pump_peer(Peer& peer);
   void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
-  void count(const std::vector<Frame>& frames, const Message& message);
+  static Frame pop(Heap& heap);
+  void count(uint8_t account, uint64_t bytes);
   void refuse(const std::string& why);
+  NodeId node_at(PeerId peer) const;
 
   Reactor& reactor_;
   Transport& transport_;
@@ -76,6 +84,7 @@ class Link {
   uint32_t self_ = kNobody;
   Handler handler_;
   std::function<void(const std::string&)> refused_;
+  OnTrouble trouble_;
   uint64_t credit_bytes_ = uint64_t(64) << 20;
   uint64_t next_order_ = 0, next_message_ = 1;
   bool acknowledges_ = true;

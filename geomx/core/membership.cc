@@ -15,6 +15,7 @@ void Membership::join(const JoinRequest& request) {
   Frame frame(FrameKind::join);
   frame.body = request.finish();
   link_.send_to_peer(scheduler_, std::move(frame));
+  beat();
   // The scheduler's own deadline comes first and says who is missing; this one is for a scheduler that isn't there.
   reactor_.after(join_us_ + 2'000'000, [this] {
     if (is_joined_ || is_over_) return;
@@ -63,7 +64,6 @@ void Membership::take_roster(const Frame& frame) {
       link_.send(entry.id, Frame(FrameKind::heartbeat));  // so that it learns which connection is ours
     }
   }
-  beat();
   events_.on_roster(roster_);
 }
 
@@ -86,10 +86,18 @@ void Membership::say_bye(std::function<void()> done) {
   link_.send(geomx::scheduler(), Frame(FrameKind::bye));
 }
 
-// We live; and does the scheduler? It answers every beat.
+void Membership::lose_scheduler(const std::string& why) {
+  if (is_over_) return;
+  is_over_ = true;
+  if (last_heard_us_ == 0) return events_.on_failed(Fault::refused, "the scheduler of " + domain_ + " can't be joined: " + why);
+  events_.on_failed(Fault::failed, "the scheduler of " + domain_ + " at " + scheduler_address_ +
+                                       " ended before this node: its connection was closed; its own log says more");
+}
+
+// We live; and does the scheduler? It answers every beat, also while others are still missing.
 void Membership::beat() {
   if (is_over_) return;
-  if (reactor_.now_us() - last_heard_us_ > death_us_) {
+  if (last_heard_us_ != 0 && reactor_.now_us() - last_heard_us_ > death_us_) {
     is_over_ = true;
     return events_.on_failed(Fault::failed, "the scheduler of " + domain_ + " at " + scheduler_address_ + " was not heard of for " +
                              std::to_string(death_us_ / 1'000'000) + " s; its own log says more");

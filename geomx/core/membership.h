@@ -25,6 +25,8 @@ class Membership {
   void take(PeerId peer, const Frame& frame);
   void settle(const Agreement& agreement);  // a server tells its party
   void report_failure(const std::string& message);
+  // The connection to the scheduler is over.
+  void lose_scheduler(const std::string& why);
   void say_bye(std::function<void()> done);
   void connect_members() { connects_members_ = true; }
   bool is_joined() const { return is_joined_; }
@@ -43,7 +45,7 @@ class Membership {
   PeerId scheduler_ = 0;
   Roster roster_;
   bool is_joined_ = false, is_over_ = false;
-  uint64_t last_heard_us_ = 0;
+  uint64_t last_heard_us_ = 0;  // 0: not yet
   std::function<void()> gone_;
   bool connects_members_ = false;  // only overlays send between members
 };

@@ -11,6 +11,8 @@ namespace geomx {
 namespace {
 
 constexpr uint64_t kTickUs = 1'000'000;
+constexpr uint64_t kGraceUs = 1'000'000;  // for the scheduler's word about a node that is gone: it knows more
+constexpr int kLingerAfterFailureMs = 500;
 constexpr int kInfo = 20;
 
 std::string host_name() {
@@ -57,6 +59,9 @@ Node::End& Node::open(Tier tier, const DomainOptions&) {
   End* raw = end.get();
   end->link->on_frame([this, raw](NodeId from, PeerId peer, Frame frame) { on_frame(*raw, from, peer, frame); });
   end->link->on_refused([this](const std::string& why) { hooks_.log(10, "a message was dropped: " + why); });
+  end->link->on_trouble([this, raw](NodeId node, PeerId peer, const std::string& why, bool is_over) {
+    on_trouble(*raw, node, peer, why, is_over);
+  });
   ends_[size_t(tier)] = std::move(end);
   return *raw;
 }
@@ -131,6 +136,7 @@ JoinRequest Node::request(Tier tier) const {
   request.num_members = options.num_members;
   request.is_observer = options_.role == NodeRole::worker && options_.is_central && !options_.central_trains;
   request.has_master = options_.is_master;
+  request.central_trains = options_.central_trains;
   request.num_workers = options_.role == NodeRole::worker && !request.is_observer;
   for (const auto& [key, value] : options_.settings) request.settings[key] = {value, ""};
   const End* lan = end_of(Tier::lan);
@@ -228,8 +234,25 @@ void Node::refuse_here(const std::string& message) {
 
 void Node::close() {
   is_over_ = true;
-  for (auto& end : ends_)
-    if (end) end->transport->close();
+  for (auto& end : ends_) {
+    if (!end) continue;
+    if (!failure_.empty()) end->transport->set_linger_ms(kLingerAfterFailureMs);
+    end->transport->close();
+  }
+}
+
+// A scheduler judges its nodes, a node its scheduler. Servers are watched by their scheduler too; who loses one knows
+// of it even where only the way between the two is broken.
+void Node::on_trouble(End& end, NodeId node, PeerId peer, const std::string& why, bool is_over) {
+  if (!is_over) return hooks_.log(kInfo, why);
+  if (end.registry) return end.registry->lose(peer);
+  if (is_over_) return;
+  if (node == geomx::scheduler()) return end.membership->lose_scheduler(why);
+  if (node.role != Role::server || leaving_ || wan_is_left_) return;
+  reactor_.after(kGraceUs, [this, &end, node] {
+    if (is_over_ || leaving_ || wan_is_left_) return;
+    fail(name_ + ": the connection to " + end.membership->roster().name_of(node) + " is lost; its log says more");
+  });
 }
 
 std::string Node::address(Tier tier) const { return end_of(tier) ? end_of(tier)->transport->address() : ""; }
@@ -256,15 +279,27 @@ uint32_t Node::global_rank() const {
   return before;
 }
 
+bool Node::trains() const {
+  const End* end = end_of(Tier::lan) ? end_of(Tier::lan) : end_of(Tier::wan);
+  const RosterEntry* self = end && end->membership ? end->membership->roster().find(end->membership->roster().self) : nullptr;
+  return self && self->id.role == Role::member && !self->is_observer && options_.role == NodeRole::worker;
+}
+
 std::string Node::party() const {
   if (!options_.party.empty() || !options_.lan.is_given) return options_.party;
   return options_.lan.scheduler_host + ":" + std::to_string(options_.lan.scheduler_port);
 }
 
-std::string Node::waited_for() const {
-  const std::string here = worker_ ? worker_->waits_for() : "";
-  if (!here.empty()) return here;
-  return reactor_.now_us() - waited_for_us_ < 5 * kTickUs ? waited_for_ : "";
+// Servers say every second whom they wait for.
+std::string Node::reason(const Ticket& ticket) const {
+  std::string why = worker_ ? worker_->blocked_by(ticket) : "";
+  if (why.empty() && reactor_.now_us() - waited_for_us_ < 5 * kTickUs) why = waited_for_;
+  return why.empty() ? "" : "; " + why;
+}
+
+void Node::cancel(const TicketPtr& ticket, const std::string& why) {
+  if (worker_) worker_->cancel(ticket, why);
+  ticket->fail(why);
 }
 
 }  // namespace geomx

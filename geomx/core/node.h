@@ -79,9 +79,11 @@ class Node {
   uint32_t num_workers() const;
   uint32_t global_rank() const;
   std::string party() const;
-  // What this worker waits for before it can ask a server, else whom the servers last said they wait for; empty if
-  // that is long ago.
-  std::string waited_for() const;
+  bool trains() const;  // a worker whose pushes count
+  // "; what a call waits for", as far as it is known here; else "".
+  std::string reason(const Ticket& ticket) const;
+  // Nobody waits for this call any more.
+  void cancel(const TicketPtr& ticket, const std::string& why);
   const std::string& failure() const { return failure_; }
   Fault fault() const { return fault_; }
 
@@ -118,6 +120,7 @@ class Node {
   void on_frame(End& end, NodeId from, PeerId peer, Frame& frame);
   bool is_known(const End& end, NodeId from) const;
   bool take_notice_of_wait(const End& end, const Frame& frame);
+  void on_trouble(End& end, NodeId node, PeerId peer, const std::string& why, bool is_over);
   void on_spec(KeySpec spec);
   void on_sealed();
   Status choose_codecs(Key& key);

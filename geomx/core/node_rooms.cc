@@ -87,8 +87,8 @@ void Node::make_worker() {
   end.client = std::make_unique<Client>(*end.side);
   Worker::Options options;
   options.name = name_;
+  options.is_observer = !trains();
   options.authority = agreement_.authority;
-  options.is_observer = options_.is_central && !options_.central_trains;
   options.num_global_servers = agreement_.num_global_servers;
   const bool is_first = agreement_.party_rank == 0 && rank() == 0;
   options.is_authority = agreement_.has_master ? options_.is_master : is_first;
@@ -286,6 +286,7 @@ void Node::tick() {
   for (auto& end : ends_)
     if (end && end->aggregator) tell_stalls(*end);
   directory_->tell_who_is_missing();
+  if (worker_) worker_->expire(reactor_.now_us(), [this](const Ticket& ticket) { return name_ + ": " + ticket.text() + " was not done in time" + reason(ticket); });
   reactor_.after(kTickUs, [this] { tick(); });
 }
 

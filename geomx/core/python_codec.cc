@@ -51,7 +51,7 @@ class PythonCodec : public Codec {
     std::memcpy(&wire_id_, id.data(), 4);
     if (wire_id_ == kRawWireId) throw std::runtime_error("wire_id \"RAW \" is the identity codec's");
     scope_ = nb::cast<std::string>(self_.attr("scope")) == "tensor" ? CodecScope::tensor : CodecScope::part;
-    is_lossy_ = nb::cast<bool>(self_.attr("lossy")) && has_residual();
+    keeps_residual_ = takes_back();
     can_merge_ = nb::cast<bool>(self_.attr("mergeable"));
     for (nb::handle name : self_.attr("dtypes")) {
       DType dtype;
@@ -65,7 +65,7 @@ class PythonCodec : public Codec {
   uint32_t wire_id() const override { return wire_id_; }
   CodecScope scope() const override { return scope_; }
   bool can_merge() const override { return can_merge_; }
-  bool is_lossy() const override { return is_lossy_; }
+  bool keeps_residual() const override { return keeps_residual_; }
   bool takes(DType dtype) const override { return dtypes_ >> unsigned(dtype) & 1; }
 
   std::unique_ptr<Slot> open_slot(const PartView& whole) override {
@@ -118,7 +118,7 @@ class PythonCodec : public Codec {
 
  private:
   // Only a codec that takes back what was lost keeps a residual; for others the lane does.
-  bool has_residual() const {
+  bool takes_back() const {
     nb::object base = nb::module_::import_("geomx.api").attr("Codec").attr("give_back");
     return !nb::object(self_.attr("__class__").attr("give_back")).is(base);
   }
@@ -158,7 +158,7 @@ class PythonCodec : public Codec {
   nb::object self_;
   uint32_t wire_id_ = 0, dtypes_ = 0;
   CodecScope scope_ = CodecScope::part;
-  bool is_lossy_ = false, can_merge_ = false;
+  bool keeps_residual_ = false, can_merge_ = false;
 };
 
 }  // namespace

@@ -119,8 +119,10 @@ struct Float16 {
       const auto half = hn::Set(df, 0.5f);
       const auto tiny = hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(df, magnitude), half)), hn::BitCast(di, half));
       const auto nan = hn::Or(hn::Set(di, 0x7e00), hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)));
+      const auto infinity = hn::Set(di, 0x7f800000);
+      const auto special = hn::IfThenElse(hn::Gt(magnitude, infinity), nan, hn::Set(di, 0x7c00));
       const auto finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, 0x38800000)), tiny, normal);
-      const auto result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7f800000)), nan, finite);
+      const auto result = hn::IfThenElse(hn::Lt(magnitude, infinity), finite, special);
       return hn::DemoteTo(dh, hn::Or(result, sign));
     }
   }
@@ -169,19 +171,27 @@ struct Bfloat16 {
   }
 };
 
-template <class Format, class DF, class VF>
-HWY_INLINE VF saturate(DF df, VF v, size_t* count) {
+// Replaces what is too large for the format.
+template <class Format, Overflow overflow, class DF, class VF>
+HWY_INLINE VF bounded(DF df, VF v, size_t* count) {
   const hn::RebindToSigned<DF> di;
+  const auto infinity = hn::Set(di, 0x7f800000);
   const auto bits = hn::BitCast(di, v);
   const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
   const auto sign = hn::AndNot(hn::Set(di, 0x7fffffff), bits);
-  const auto is_nan = hn::Gt(magnitude, hn::Set(di, 0x7f800000));
-  const auto clamped = hn::IfThenElse(is_nan, magnitude, hn::Min(magnitude, hn::Set(di, Format::largest)));
-  *count += hn::CountTrue(di, hn::AndNot(is_nan, hn::Gt(magnitude, hn::Set(di, Format::overflow - 1))));
-  return hn::BitCast(df, hn::Or(clamped, sign));
+  const auto is_nan = hn::Gt(magnitude, infinity);
+  const auto is_over = hn::AndNot(is_nan, hn::Gt(magnitude, hn::Set(di, Format::overflow - 1)));
+  if constexpr (overflow == Overflow::saturate) {
+    const auto clamped = hn::IfThenElse(is_nan, magnitude, hn::Min(magnitude, hn::Set(di, Format::largest)));
+    *count += hn::CountTrue(di, is_over);
+    return hn::BitCast(df, hn::Or(clamped, sign));
+  } else {
+    *count += hn::CountTrue(di, hn::And(is_over, hn::Lt(magnitude, infinity)));
+    return hn::BitCast(df, hn::Or(hn::IfThenElse(is_over, infinity, magnitude), sign));
+  }
 }
 
-template <class Format>
+template <class Format, Overflow overflow>
 HWY_INLINE size_t narrow_some(const float* values, uint8_t* halves, size_t n) {
   const hn::ScalableTag<float> df;
   const hn::Rebind<uint16_t, decltype(df)> dh;
@@ -189,14 +199,14 @@ HWY_INLINE size_t narrow_some(const float* values, uint8_t* halves, size_t n) {
   size_t saturated = 0;
   for (size_t i = 0; i < n; i += lanes) {
     const size_t count = n - i < lanes ? n - i : lanes;
-    const auto v = saturate<Format>(df, load_some(df, values + i, count), &saturated);
+    const auto v = bounded<Format, overflow>(df, load_some(df, values + i, count), &saturated);
     store_some(Format::narrow(df, v), dh, halves + 2 * i, count);
   }
   return saturated;
 }
 
 // Two vectors of float32 give one of halves, which a cache line takes whole: that is what streaming stores need.
-template <class Format, bool is_streamed>
+template <class Format, Overflow overflow, bool is_streamed>
 HWY_INLINE size_t narrow_pairs(const float* values, uint8_t* halves, size_t n, size_t* saturated) {
   const hn::ScalableTag<float> df;
   const hn::RebindToSigned<decltype(df)> di;
@@ -211,8 +221,8 @@ HWY_INLINE size_t narrow_pairs(const float* values, uint8_t* halves, size_t n, s
     const auto greatest =
         hn::Max(hn::And(hn::BitCast(di, a), magnitude_mask), hn::And(hn::BitCast(di, b), magnitude_mask));
     if (HWY_UNLIKELY(!hn::AllFalse(di, hn::Gt(greatest, largest)))) {
-      a = saturate<Format>(df, a, saturated);
-      b = saturate<Format>(df, b, saturated);
+      a = bounded<Format, overflow>(df, a, saturated);
+      b = bounded<Format, overflow>(df, b, saturated);
     }
     const auto low = Format::narrow(df, a), high = Format::narrow(df, b);
 #if HWY_TARGET == HWY_SCALAR
@@ -235,7 +245,7 @@ HWY_INLINE size_t narrow_pairs(const float* values, uint8_t* halves, size_t n, s
 // reading the lines first.
 constexpr size_t streaming_elements = size_t{1} << 22;
 
-template <class Format>
+template <class Format, Overflow overflow>
 HWY_INLINE size_t narrow_all(const float* values, void* to, size_t n) {
   uint8_t* halves = static_cast<uint8_t*>(to);
   const size_t line = HWY_TARGET == HWY_SCALAR ? 2 : sizeof(uint16_t) * hn::Lanes(hn::ScalableTag<uint16_t>());
@@ -243,13 +253,13 @@ HWY_INLINE size_t narrow_all(const float* values, void* to, size_t n) {
   size_t saturated = 0, done = 0;
   if (n >= streaming_elements && misaligned % 2 == 0) {
     const size_t head = misaligned == 0 ? 0 : (line - misaligned) / 2;
-    saturated += narrow_some<Format>(values, halves, head);
-    done = head + narrow_pairs<Format, true>(values + head, halves + 2 * head, n - head, &saturated);
+    saturated += narrow_some<Format, overflow>(values, halves, head);
+    done = head + narrow_pairs<Format, overflow, true>(values + head, halves + 2 * head, n - head, &saturated);
     hwy::FlushStream();
   } else {
-    done = narrow_pairs<Format, false>(values, halves, n, &saturated);
+    done = narrow_pairs<Format, overflow, false>(values, halves, n, &saturated);
   }
-  return saturated + narrow_some<Format>(values + done, halves + 2 * done, n - done);
+  return saturated + narrow_some<Format, overflow>(values + done, halves + 2 * done, n - done);
 }
 
 template <class Format>
@@ -279,8 +289,18 @@ HWY_INLINE void add_widened(float* sum, const void* from, size_t n) {
   store_some(hn::Add(load_some(df, sum + i, n - i), rest), df, sum + i, n - i);
 }
 
-size_t f32_to_f16(const float* values, void* halves, size_t n) { return narrow_all<Float16>(values, halves, n); }
-size_t f32_to_bf16(const float* values, void* halves, size_t n) { return narrow_all<Bfloat16>(values, halves, n); }
+template <class Format>
+HWY_INLINE size_t narrow_as(const float* values, void* halves, size_t n, Overflow overflow) {
+  return overflow == Overflow::saturate ? narrow_all<Format, Overflow::saturate>(values, halves, n)
+                                        : narrow_all<Format, Overflow::infinity>(values, halves, n);
+}
+
+size_t f32_to_f16(const float* values, void* halves, size_t n, Overflow overflow) {
+  return narrow_as<Float16>(values, halves, n, overflow);
+}
+size_t f32_to_bf16(const float* values, void* halves, size_t n, Overflow overflow) {
+  return narrow_as<Bfloat16>(values, halves, n, overflow);
+}
 void f16_to_f32(const void* halves, float* values, size_t n) { widen_all<Float16>(halves, values, n); }
 void bf16_to_f32(const void* halves, float* values, size_t n) { widen_all<Bfloat16>(halves, values, n); }
 void add_f16_to_f32(float* sum, const void* halves, size_t n) { add_widened<Float16>(sum, halves, n); }
@@ -432,11 +452,11 @@ void add_f16_to_f32(float* sum, const void* halves, size_t n) { HWY_DYNAMIC_DISP
 void add_bf16_to_f32(float* sum, const void* halves, size_t n) {
   HWY_DYNAMIC_DISPATCH(add_bf16_to_f32)(sum, halves, n);
 }
-size_t f32_to_f16(const float* values, void* halves, size_t n) {
-  return HWY_DYNAMIC_DISPATCH(f32_to_f16)(values, halves, n);
+size_t f32_to_f16(const float* values, void* halves, size_t n, Overflow overflow) {
+  return HWY_DYNAMIC_DISPATCH(f32_to_f16)(values, halves, n, overflow);
 }
-size_t f32_to_bf16(const float* values, void* halves, size_t n) {
-  return HWY_DYNAMIC_DISPATCH(f32_to_bf16)(values, halves, n);
+size_t f32_to_bf16(const float* values, void* halves, size_t n, Overflow overflow) {
+  return HWY_DYNAMIC_DISPATCH(f32_to_bf16)(values, halves, n, overflow);
 }
 void f16_to_f32(const void* halves, float* values, size_t n) { HWY_DYNAMIC_DISPATCH(f16_to_f32)(halves, values, n); }
 void bf16_to_f32(const void* halves, float* values, size_t n) { HWY_DYNAMIC_DISPATCH(bf16_to_f32)(halves, values, n); }

@@ -18,10 +18,13 @@ void add_u8(uint8_t* sum, const void* values, size_t n);   // wraps round
 void add_f16_to_f32(float* sum, const void* halves, size_t n);
 void add_bf16_to_f32(float* sum, const void* halves, size_t n);
 
-// Rounds to nearest, ties to even. NaN stays NaN. What is too large for the type, infinity included, becomes its
-// largest finite value with that sign; the return value counts these.
-size_t f32_to_f16(const float* values, void* halves, size_t n);
-size_t f32_to_bf16(const float* values, void* halves, size_t n);
+// What becomes of values that are too large for the type. saturate: infinity and they become its largest finite value.
+enum class Overflow : uint8_t { saturate, infinity };
+
+// Rounds to nearest, ties to even. NaN stays NaN. The return value counts what was too large: with saturate infinity
+// too, with infinity the finite values.
+size_t f32_to_f16(const float* values, void* halves, size_t n, Overflow overflow = Overflow::saturate);
+size_t f32_to_bf16(const float* values, void* halves, size_t n, Overflow overflow = Overflow::saturate);
 void f16_to_f32(const void* halves, float* values, size_t n);
 void bf16_to_f32(const void* halves, float* values, size_t n);
 

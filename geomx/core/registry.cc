@@ -22,6 +22,7 @@ Registry::Registry(Reactor& reactor, Link& link, RegistryOptions options, std::f
 void Registry::start() {
   reactor_.after(kRollCallUs, [this] { call_roll(false); });
   reactor_.after(options_.join_us, [this] { call_roll(true); });
+  watch();
 }
 
 void Registry::take(NodeId, PeerId peer, const Frame& frame) {
@@ -30,7 +31,7 @@ void Registry::take(NodeId, PeerId peer, const Frame& frame) {
   if (node == nullptr || is_over_) return;
   node->last_heard_us = reactor_.now_us();
   switch (frame.kind) {
-    case FrameKind::heartbeat: return link_.send(node->id, Frame(FrameKind::heartbeat));
+    case FrameKind::heartbeat: return link_.send_to_peer(peer, Frame(FrameKind::heartbeat));
     case FrameKind::settled: {
       Frame ready(FrameKind::ready);
       ready.body = frame.body;
@@ -39,7 +40,7 @@ void Registry::take(NodeId, PeerId peer, const Frame& frame) {
     case FrameKind::fail: return fail(Reader(frame.body).text());
     case FrameKind::bye:
       node->has_left = true;
-      link_.send(node->id, Frame(FrameKind::bye));
+      link_.send_to_peer(peer, Frame(FrameKind::bye));
       if (std::all_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.has_left; }) && is_ready_) {
         is_over_ = true;
         done_({});
@@ -141,6 +142,26 @@ Status Registry::give_ranks(Role role) {
   return {};
 }
 
+// Whether the central party trains is its servers' word: by hand only they are told.
+Status Registry::judge_central_party() {
+  const Node* first = nullptr;
+  for (const Node& node : nodes_) {
+    if (options_.tier != Tier::lan || node.request.title != "global server") continue;
+    if (first && first->request.central_trains != node.request.central_trains)
+      return Status::error(first->name + " and " + node.name + " differ in whether central workers train");
+    first = &node;
+  }
+  if (!first) return {};
+  for (Node& node : nodes_) {
+    if (node.request.role != Role::member) continue;
+    if (node.request.central_trains && !first->request.central_trains)
+      return Status::error(node.name + " says that central workers train, " + first->name + " doesn't; tell it too");
+    node.request.is_observer = !first->request.central_trains;
+    node.request.num_workers = first->request.central_trains;
+  }
+  return {};
+}
+
 Status Registry::unite_settings(Settings* all) const {
   *all = options_.settings;
   for (const Node& node : nodes_) {
@@ -157,6 +178,7 @@ void Registry::complete() {
   Settings settings;
   for (Role role : {Role::server, Role::member})
     if (Status status = give_ranks(role); !status.ok()) return refuse_all(status.message());
+  if (Status status = judge_central_party(); !status.ok()) return refuse_all(status.message());
   if (Status status = unite_settings(&settings); !status.ok()) return refuse_all(status.message());
   Roster roster = make_roster(settings);
   for (const Node& node : nodes_) {
@@ -168,7 +190,6 @@ void Registry::complete() {
   }
   log_(kInfo, options_.domain + " is complete: " + std::to_string(options_.num_servers) + " servers, " +
                   std::to_string(options_.num_members) + " " + title_of(Role::member) + "s");
-  watch();
 }
 
 Roster Registry::make_roster(const Settings& settings) const {
@@ -244,10 +265,21 @@ void Registry::watch() {
   if (is_over_) return;
   for (const Node& node : nodes_) {
     if (node.has_left || reactor_.now_us() - node.last_heard_us <= options_.death_us) continue;
-    return fail(node.name + " (pid " + std::to_string(node.request.pid) + " on " + node.request.host +
-                ") was not heard of for " + seconds_text(options_.death_us) + "; its own log says more");
+    return fail(name_of(node) + " was not heard of for " + seconds_text(options_.death_us) + "; its own log says more");
   }
   reactor_.after(options_.death_us / 8, [this] { watch(); });
+}
+
+void Registry::lose(PeerId peer) {
+  const Node* node = find(peer);
+  if (node == nullptr || node->has_left || is_over_) return;
+  fail(name_of(*node) + " ended without a good-bye: its connection was closed; its own log says more");
+}
+
+// Before all are there a node has no number yet.
+std::string Registry::name_of(const Node& node) const {
+  if (node.name.empty()) return describe(node.request);
+  return node.name + " (pid " + std::to_string(node.request.pid) + " on " + node.request.host + ")";
 }
 
 // As the nodes call themselves, else what one would expect of the tier.

@@ -26,6 +26,8 @@ class Registry {
   void start();
   void take(NodeId from, PeerId peer, const Frame& frame);
   void fail(const std::string& message);
+  // A connection is over: a node that has not said good-bye is dead.
+  void lose(PeerId peer);
   // All nodes have said good-bye, or the run has failed.
   void on_done(std::function<void(const Status&)> done) { done_ = std::move(done); }
 
@@ -45,6 +47,7 @@ class Registry {
   bool is_complete() const;
   void complete();
   Status give_ranks(Role role);
+  Status judge_central_party();
   Status unite_settings(Settings* all) const;
   Roster make_roster(const Settings& settings) const;
   void broadcast(const Frame& frame);
@@ -54,6 +57,7 @@ class Registry {
   std::string missing_text() const;
   void watch();
   std::string describe(const JoinRequest& request) const;
+  std::string name_of(const Node& node) const;
   Node* find(PeerId peer);
 
   Reactor& reactor_;

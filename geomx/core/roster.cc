@@ -60,7 +60,8 @@ Status unite(Settings* all, const Settings& more) {
 Bytes JoinRequest::finish() const {
   Writer out;
   out.u8(uint8_t(role)).u32(uint32_t(wanted_rank)).text(title).text(party).text(host).text(address);
-  out.varint(pid).varint(num_servers).varint(num_members).u8(is_observer).u8(has_master).varint(num_workers);
+  out.varint(pid).varint(num_servers).varint(num_members).u8(is_observer).u8(has_master);
+  out.u8(central_trains).varint(num_workers);
   write_settings(out, settings);
   return out.finish();
 }
@@ -79,6 +80,7 @@ bool JoinRequest::read(const Bytes& body, JoinRequest* out) {
   out->num_members = in.varint32();
   out->is_observer = in.u8();
   out->has_master = in.u8();
+  out->central_trains = in.u8();
   out->num_workers = in.varint32();
   return read_settings(in, &out->settings) && in.done() && (role == 1 || role == 2);
 }

@@ -25,7 +25,8 @@ Bytes to_raw(DType dtype, const Bytes& values) {
   if (dtype != DType::f16 && dtype != DType::bf16) return values;
   const uint64_t length = values.size() / sizeof(float);
   Bytes raw = Bytes::allocate(length * size_of(dtype));
-  (dtype == DType::f16 ? f32_to_f16 : f32_to_bf16)(values.as<float>(), raw.writable(), length);
+  if (dtype == DType::f16) f32_to_f16(values.as<float>(), raw.writable(), length);
+  else f32_to_bf16(values.as<float>(), raw.writable(), length);
   return raw;
 }
 

@@ -44,6 +44,9 @@ class Ticket {
     return error_;
   }
   const std::string& text() const { return text_; }
+  // For calls that nobody waits for with a deadline: when to give up, in the node's time. 0: never.
+  void set_deadline_us(uint64_t deadline_us) { deadline_us_ = deadline_us; }
+  uint64_t deadline_us() const { return deadline_us_; }
 
  private:
   void finish(std::unique_lock<std::mutex> lock, const std::string& error) {
@@ -56,6 +59,7 @@ class Ticket {
   }
 
   std::string text_;
+  uint64_t deadline_us_ = 0;  // set before the node sees it
   std::function<void(const std::string&)> on_done_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

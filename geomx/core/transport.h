@@ -34,6 +34,7 @@ class Transport {
   // refused: the peer or the bytes were not acceptable to the transport (no token, malformed); counted by the node.
   using Receiver = std::function<void(PeerId from, uint8_t channel, Message message)>;
   using OnRefused = std::function<void(const std::string& why)>;
+  // lost: there is trouble with a connection; is_lost() says whether it is over or still tried.
   using OnLost = std::function<void(PeerId peer, const std::string& why)>;
 
   virtual ~Transport() = default;
@@ -55,6 +56,10 @@ class Transport {
   virtual size_t overhead(const Message& message) const = 0;
   // The largest message of a lossy channel; 0: there are no lossy channels.
   virtual size_t max_datagram() const { return 0; }
+  // Nothing comes from or goes to this peer any more.
+  virtual bool is_lost(PeerId) const { return false; }
+  // How long close() waits at most for peers to have read what was sent.
+  virtual void set_linger_ms(int) {}
   virtual void close() = 0;
 };
 

@@ -16,15 +16,19 @@ Worker::Worker(Side& side, Client& client, Directory& directory, Options options
 
 Worker::State& Worker::state_of(const std::string& name) {
   State& state = states_[key_id(name)];
+  state.name = name;
   if (state.key == nullptr) {
     state.name = name;
     const Key* key = side_.keys.find_id(key_id(name));
-    if (key != nullptr) {
-      state.key = key;
-      state.parts.resize(key->parts.size());
-    }
+    if (key != nullptr) found(state, *key);
   }
   return state;
+}
+
+void Worker::found(State& state, const Key& key) {
+  state.key = &key;
+  state.parts.resize(key.parts.size());
+  by_index_[key.spec.index] = &state;
 }
 
 // Tickets that are done are forgotten now and then.
@@ -43,6 +47,41 @@ void Worker::fail(const std::string& why) {
   for (auto& weak : tickets_)
     if (const TicketPtr ticket = weak.lock()) ticket->fail(why);
   tickets_.clear();
+}
+
+void Worker::cancel(const TicketPtr& ticket, const std::string& why) {
+  ticket->fail(why);
+  auto is_it = [&](const TicketPtr& other) { return other == ticket; };
+  for (auto& [id, state] : states_) {
+    auto& waiting = state.waiting;
+    waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }), waiting.end());
+    state.inits.erase(std::remove_if(state.inits.begin(), state.inits.end(), is_it), state.inits.end());
+    state.pulls.remove_if([&](const Pull& pull) { return is_it(pull.ticket); });
+    run_waiting(state);  // it may have been in the way
+  }
+  leave_if_idle();
+}
+
+void Worker::expire(uint64_t now_us, const std::function<std::string(const Ticket&)>& why) {
+  std::vector<TicketPtr> late;
+  for (const auto& weak : tickets_)
+    if (const TicketPtr ticket = weak.lock(); ticket && ticket->deadline_us() != 0 && ticket->deadline_us() <= now_us && !ticket->done())
+      late.push_back(ticket);
+  for (const TicketPtr& ticket : late) cancel(ticket, why(*ticket));
+}
+
+std::string Worker::blocked_by(const Ticket& ticket) const {
+  auto is_it = [&](const TicketPtr& other) { return other.get() == &ticket; };
+  for (const auto& [id, state] : states_) {
+    const bool waits = std::any_of(state.waiting.begin(), state.waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }) ||
+                       std::any_of(state.inits.begin(), state.inits.end(), is_it);
+    if (!waits) continue;
+    const std::string key = "key \"" + state.name + "\"";
+    if (state.key == nullptr && !state.is_declared) return key + " is not known: nobody has declared it by an init or a push";
+    if (state.key == nullptr) return key + " waits to be declared by " + options_.authority + ", who decides about keys";
+    return key + " waits for the first push or the leave of " + options_.authority + ", which ends configuring";
+  }
+  return "";
 }
 
 void Worker::declare(State& state, const Tensor& tensor, bool has_initial) {
@@ -88,7 +127,7 @@ void Worker::push(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
     if (state.key == nullptr) declare(state, tensor, false);
-    enqueue(state, {true, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); }, ticket});
+    enqueue(state, true, ticket, [this, &state, tensor, ticket] { push_now(state, tensor, ticket); });
   }
   if (options_.is_authority) seal();
   ticket->complete_one();
@@ -99,36 +138,22 @@ void Worker::pull(const std::vector<Tensor>& tensors, const TicketPtr& ticket) {
   ticket->expect(tensors.size() + 1);  // one more, so that a call with no tensors is done too
   for (const Tensor& tensor : tensors) {
     State& state = state_of(tensor.name);
-    enqueue(state, {false, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); }, ticket});
+    enqueue(state, false, ticket, [this, &state, tensor, ticket] { pull_now(state, tensor, ticket); });
   }
   ticket->complete_one();
 }
 
-void Worker::enqueue(State& state, Waiting operation) {
-  if (state.waiting.empty() && state.key != nullptr && (is_sealed_ || !operation.needs_seal)) return operation.run();
-  state.waiting.push_back(std::move(operation));
+void Worker::enqueue(State& state, bool needs_seal, const TicketPtr& ticket, Operation operation) {
+  if (state.waiting.empty() && state.key != nullptr && (is_sealed_ || !needs_seal)) return operation();
+  state.waiting.push_back({needs_seal, ticket, std::move(operation)});
 }
 
 void Worker::run_waiting(State& state) {
   while (!state.waiting.empty() && state.key != nullptr && (is_sealed_ || !state.waiting.front().needs_seal)) {
-    const Operation operation = std::move(state.waiting.front().run);
+    const Operation operation = std::move(state.waiting.front().operation);
     state.waiting.pop_front();
     operation();
   }
-}
-
-std::string Worker::waits_for() const {
-  for (const auto& [id, state] : states_) {
-    if (!state.waiting.empty() || !state.inits.empty()) return wait_text(state);
-  }
-  return "";
-}
-
-std::string Worker::wait_text(const State& state) const {
-  const std::string key = "key \"" + state.name + "\"";
-  if (state.key == nullptr && !state.is_declared) return key + " is not known: nobody has declared it by an init or a push";
-  if (state.key == nullptr) return key + " waits to be declared by " + options_.authority + ", who decides about keys";
-  return key + " waits for the first push of " + options_.authority + ", which ends configuring";
 }
 
 void Worker::seal() {
@@ -139,8 +164,6 @@ void Worker::seal() {
 
 void Worker::on_spec(const Key& key) {
   State& state = state_of(key.spec.name);
-  state.key = &key;
-  state.parts.resize(key.parts.size());
   finish_init(state);
   run_waiting(state);
   leave_if_idle();
@@ -215,7 +238,9 @@ void Worker::pull_now(State& state, const Tensor& tensor, const TicketPtr& ticke
 
 void Worker::take_value(const Frame& frame) {
   const Key* key = side_.keys.find(frame.key);
-  State& state = state_of(key->spec.name);
+  State** known = by_index_.find(frame.key);
+  if (known == nullptr) return;  // a value for a key that this worker has not touched
+  State& state = **known;
   Kept& kept = state.parts[frame.part];
   bool was_pulled = false;
   for (auto pull = state.pulls.begin(); pull != state.pulls.end();) {
@@ -263,20 +288,7 @@ void Worker::leave(const TicketPtr& ticket) {
   is_leaving_ = true;
   leaving_ = ticket;
   if (options_.is_authority) seal();
-  give_up_unknown_keys();
   leave_if_idle();
-}
-
-// Only a push is worth waiting for: whoever waited for a key that is still not declared has given up or is failed now.
-void Worker::give_up_unknown_keys() {
-  for (auto& [id, state] : states_) {
-    if (state.key != nullptr) continue;
-    for (const TicketPtr& init : state.inits) init->fail(init->text() + ": " + wait_text(state));
-    state.inits.clear();
-    if (state.is_declared) continue;
-    for (const Waiting& pull : state.waiting) pull.ticket->fail(pull.ticket->text() + ": " + wait_text(state));
-    state.waiting.clear();
-  }
 }
 
 // Once nothing waits for a key or the seal any more; the client then waits for its answers.

@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "directory.h"
+#include "per_key.h"
 #include "ticket.h"
 
 namespace geomx {
@@ -39,7 +40,8 @@ class Worker {
   struct Options {
     bool is_authority = false, is_observer = false;
     uint32_t num_global_servers = 1;
-    std::string name, authority;
+    std::string name;
+    std::string authority;  // who decides, in words
   };
   using Planner = std::function<Status(const KeySpec& tensor, uint32_t num_global_servers, Plan* plan)>;
 
@@ -50,12 +52,16 @@ class Worker {
   void pull(const std::vector<Tensor>& tensors, const TicketPtr& ticket);
   void leave(const TicketPtr& ticket);
   void fail(const std::string& why);
+  // A call that nobody waits for any more: it won't write to its caller's memory, nor hold up a leave.
+  void cancel(const TicketPtr& ticket, const std::string& why);
+  // Those whose deadline is past; `why(ticket)` says what each waited for.
+  void expire(uint64_t now_us, const std::function<std::string(const Ticket&)>& why);
+  // What a call still needs before anything of it can be sent; empty if nothing.
+  std::string blocked_by(const Ticket& ticket) const;
 
   void on_spec(const Key& key);
   void on_sealed();
   bool is_sealed() const { return is_sealed_; }
-  // Whom calls that have not reached a server wait for, in words; empty if there are none.
-  std::string waits_for() const;
 
  private:
   struct Pull {
@@ -72,15 +78,15 @@ class Worker {
   using Operation = std::function<void()>;
   struct Waiting {
     bool needs_seal;
-    Operation run;
     TicketPtr ticket;
+    Operation operation;
   };
   struct State {
-    const Key* key = nullptr;
     std::string name;
+    const Key* key = nullptr;
     uint32_t pushed = 0;          // rounds
     bool is_declared = false;     // we have asked for it
-    std::deque<Waiting> waiting;  // in the order of the calls
+    std::deque<Waiting> waiting;
     std::vector<Kept> parts;
     std::list<Pull> pulls;
     Bytes initial;                // the authority's, raw, until the key is decided
@@ -88,10 +94,9 @@ class Worker {
   };
 
   State& state_of(const std::string& name);
+  void found(State& state, const Key& key);
   void declare(State& state, const Tensor& tensor, bool has_initial);
-  void enqueue(State& state, Waiting operation);
-  std::string wait_text(const State& state) const;
-  void give_up_unknown_keys();
+  void enqueue(State& state, bool needs_seal, const TicketPtr& ticket, Operation operation);
   void run_waiting(State& state);
   void seal();
   Status check(const State& state, const Tensor& tensor, bool is_declaration = false) const;
@@ -108,7 +113,8 @@ class Worker {
   Directory& directory_;
   Options options_;
   Planner planner_;
-  std::unordered_map<uint64_t, State> states_;
+  std::unordered_map<uint64_t, State> states_;  // by identity of the name
+  PerKey<State*> by_index_;
   bool is_sealed_ = false, has_asked_for_seal_ = false, is_leaving_ = false;
   TicketPtr leaving_;
   std::string failure_;

@@ -2,6 +2,7 @@
 // begin with an empty one are the transport's own: greetings, references to shared memory before a message, returns.
 #include "zmq_transport.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -162,19 +163,44 @@ Status ZmqTransport::bind(const std::string& host, uint16_t port) {
 }
 
 void ZmqTransport::close() {
-  if (is_closed_) return;
+  if (is_closing_) return;
+  is_closing_ = true;
+  say_goodbye();
   is_closed_ = true;
   *is_alive_ = false;
+  copies_.clear();
   loop_.remove(this);
   for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->state == Peer::State::greeting && peer->dealer.socket != nullptr && !peer->trouble.empty()) {
-      close_socket(&peer->dealer, 0);  // nobody is there to take what waits
-    }
-    close_socket(&peer->dealer, options_.linger_ms);
+    close_socket(&peer->dealer, 0);
     std::lock_guard<std::mutex> lock(peer->returns->mutex);
     peer->returns->transport = nullptr;
   }
-  close_socket(&router_, options_.linger_ms);
+  close_socket(&router_, 0);
+}
+
+// Reads on, and drops what it reads, until all have answered or time is up.
+void ZmqTransport::say_goodbye() {
+  if (options_.linger_ms == 0) return;
+  const uint64_t deadline_us = loop_.now_us() + static_cast<uint64_t>(options_.linger_ms) * 1000;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    peer->is_leaving = is_awaited(*peer);
+    if (peer->is_leaving) send_internal(*peer, pack(Bye{}));
+  }
+  const auto is_waiting = [](const std::unique_ptr<Peer>& peer) { return peer->is_leaving; };
+  while (std::any_of(peers_.begin(), peers_.end(), is_waiting)) {
+    const uint64_t now_us = loop_.now_us();
+    if (now_us >= deadline_us) return;
+    std::vector<zmq_pollitem_t> items;
+    append_poll_items(&items);
+    zmq_poll(items.data(), static_cast<int>(items.size()), static_cast<long>((deadline_us - now_us) / 1000 + 1));
+    read();
+  }
+}
+
+// Somebody is there, or may be soon, and was sent something.
+bool ZmqTransport::is_awaited(const Peer& peer) const {
+  if (peer.state == Peer::State::open) return !peer.is_ending;
+  return peer.state == Peer::State::greeting && peer.trouble.empty() && !peer.unconfirmed.empty();
 }
 
 ZmqTransport::Peer& ZmqTransport::add_peer() {
@@ -226,7 +252,8 @@ void ZmqTransport::reopen_later(Peer& peer) {
 void ZmqTransport::tell_trouble(Peer& peer, const std::string& why) {
   const bool is_first = peer.trouble.empty();
   peer.trouble = why;
-  if (is_first && on_lost_) on_lost_(peer.id, "no connection " + peer.name + " yet: " + why + "; trying on");
+  if (is_first && on_lost_ && !is_closing_)
+    on_lost_(peer.id, "no connection " + peer.name + " yet: " + why + "; trying on");
 }
 
 // ---- reading -------------------------------------------------------------------------------------------------------
@@ -348,7 +375,7 @@ bool ZmqTransport::receive_frames(void* socket, Frames* frames) {
 // ---- strangers and greetings ---------------------------------------------------------------------------------------
 
 void ZmqTransport::refuse(const std::string& why) {
-  if (on_refused_) on_refused_(why);
+  if (on_refused_ && !is_closing_) on_refused_(why);
 }
 
 void ZmqTransport::on_stranger(const Frames& frames) {
@@ -445,19 +472,35 @@ void ZmqTransport::on_internal(Peer& peer, const Frames& frames, size_t first) {
     if (const auto refusal = parse_refusal(content)) {
       return lose(peer, "the connection " + peer.name + " is refused by the node there: " + refusal->why);
     }
-  } else if (is_alone && peer.state == Peer::State::open) {
-    if (parse_can_read(content)) {
-      peer.can_read_ours = arena_ != nullptr;
-      return;
-    }
-    if (const auto returns = parse_returns(content)) {
-      for (uint64_t loan : returns->loans) peer.loans.erase(loan);
-      return;
-    }
+  } else if (is_alone && on_control(peer, content)) {
+    return;
   } else if (peer.state == Peer::State::open && frames.size() > first + 2) {
     return on_blocks(peer, frames, first);
   }
   refuse("a malformed message of the transport, " + peer.name);
+}
+
+bool ZmqTransport::on_control(Peer& peer, const Bytes& content) {
+  if (is_can_read(content)) {
+    peer.can_read_ours = arena_ != nullptr;
+  } else if (const auto returns = parse_returns(content)) {
+    for (uint64_t loan : returns->loans) peer.loans.erase(loan);
+  } else if (is_bye(content)) {
+    on_bye(peer);
+  } else if (is_bye_too(content) && peer.is_leaving) {
+    lose(peer, "it was left");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// When both leave at once, each still waits for the other's answer.
+void ZmqTransport::on_bye(Peer& peer) {
+  send_internal(peer, pack(ByeToo{}));
+  if (!peer.is_leaving) {
+    lose(peer, "the connection " + peer.name + " is lost: the other side closed it", options_.linger_ms);
+  }
 }
 
 // The attachments that lie in shared memory take their places among those that came through the socket.
@@ -489,7 +532,7 @@ void ZmqTransport::on_blocks(Peer& peer, const Frames& frames, size_t first) {
 
 void ZmqTransport::deliver(Peer& peer, Message message) {
   peer.is_known = true;
-  if (receiver_) receiver_(peer.id, 0, std::move(message));
+  if (receiver_ && !is_closing_) receiver_(peer.id, 0, std::move(message));
 }
 
 // ---- ends ----------------------------------------------------------------------------------------------------------
@@ -505,19 +548,21 @@ void ZmqTransport::finish_ended(Peer& peer) {
   const std::string why = "the other side closed it";
   if (peer.state == Peer::State::open) return lose(peer, "the connection " + peer.name + " is lost: " + why);
   if (peer.state != Peer::State::greeting) return;
+  if (is_closing_) return lose(peer, why);
   reopen_later(peer);
   tell_trouble(peer, why);
 }
 
-void ZmqTransport::lose(Peer& peer, const std::string& why) {
+void ZmqTransport::lose(Peer& peer, const std::string& why, int linger_ms) {
   if (peer.state == Peer::State::lost) return;
   peer.state = Peer::State::lost;
-  close_socket(&peer.dealer, 0);
+  peer.is_leaving = false;
+  close_socket(&peer.dealer, linger_ms);
   by_routing_id_.erase(peer.routing_id);
   peer.unconfirmed.clear();
   peer.loans.clear();
   const bool is_told = peer.is_known || !peer.endpoint.empty();
-  if (is_told && on_lost_ && !is_closed_) on_lost_(peer.id, why);
+  if (is_told && on_lost_ && !is_closing_) on_lost_(peer.id, why);
 }
 
 // ---- sending -------------------------------------------------------------------------------------------------------
@@ -540,6 +585,21 @@ Bytes ZmqTransport::allocate(PeerId id, size_t size) {
   return is_shared ? arena_->allocate(size) : Bytes::allocate(size);
 }
 
+Bytes ZmqTransport::shared_copy(const Bytes& bytes) {
+  for (const auto& [source, copy] : copies_) {
+    if (source.data() == bytes.data() && source.size() == bytes.size()) return copy;
+  }
+  Bytes copy = arena_->allocate(bytes.size());
+  std::memcpy(copy.writable(), bytes.data(), bytes.size());
+  if (copies_.empty()) {
+    loop_.post([this, is_alive = is_alive_] {
+      if (*is_alive) copies_.clear();
+    });
+  }
+  copies_.emplace_back(bytes, copy);
+  return copy;
+}
+
 // Takes the large attachments out of the message; what stands for them goes before it.
 void ZmqTransport::lend_attachments(Peer& peer, Message* message, std::vector<Bytes>* frames) {
   Blocks lent;
@@ -548,8 +608,7 @@ void ZmqTransport::lend_attachments(Peer& peer, Message* message, std::vector<By
     Bytes& bytes = message->attachments[i];
     BlockReference block;
     if (bytes.size() >= shared_from_bytes && !arena_->find(bytes, &block.fd, &block.offset)) {
-      Bytes copy = arena_->allocate(bytes.size());
-      std::memcpy(copy.writable(), bytes.data(), bytes.size());
+      Bytes copy = shared_copy(bytes);
       if (arena_->find(copy, &block.fd, &block.offset)) bytes = std::move(copy);
     }
     if (block.fd < 0) {

@@ -21,7 +21,7 @@ struct ZmqOptions {
   std::string token;             // empty: only peers on this host are let in
   bool is_memory_shared = true;  // with peers that can open our memory
   int send_buffer_bytes = 0;     // of the kernel, for each connection; 0: its own choice
-  int linger_ms = 2000;          // how long close() lets what was sent leave
+  int linger_ms = 2000;          // how long close() waits at most for peers to have read what was sent
   int connect_timeout_ms = 5000;
 };
 
@@ -40,12 +40,15 @@ class ZmqTransport : public Transport, private Loop::Source {
   Bytes allocate(PeerId peer, size_t size) override;
   void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
   size_t overhead(const Message& message) const override;
+  // Nothing is called back any more. Waits, for linger_ms at most, until peers have read all that was sent.
   void close() override;
 
-  bool is_lost(PeerId peer) const { return peers_[peer]->state == Peer::State::lost; }
+  bool is_lost(PeerId peer) const override { return peers_[peer]->state == Peer::State::lost; }
   bool shares_memory_with(PeerId peer) const { return peers_[peer]->can_read_ours; }
-  // 0 after a failure: what waits to leave is dropped.
-  void set_linger_ms(int linger_ms) { options_.linger_ms = linger_ms; }
+  // Of this node's shared memory, by who allocated it here and by peers that hold it.
+  size_t shared_bytes() const { return arena_ == nullptr ? 0 : arena_->used_bytes(); }
+  // 0: what waits to leave is dropped.
+  void set_linger_ms(int linger_ms) override { options_.linger_ms = linger_ms; }
 
  private:
   // A socket and the monitor that tells what happens to its connections.
@@ -73,7 +76,8 @@ class ZmqTransport : public Transport, private Loop::Source {
     std::string routing_id;
     bool is_known = false;  // to the node: something of it was delivered
     // Both.
-    bool is_ending = false;  // closed by the other side; judged once all that it sent has been read
+    bool is_leaving = false;  // we said goodbye and wait for the answer
+    bool is_ending = false;   // closed by the other side; judged once all that it sent has been read
     bool can_read_ours = false;
     std::unique_ptr<ForeignMemory> memory;  // theirs, where we can read it
     std::unordered_map<uint64_t, Bytes> loans;
@@ -108,7 +112,9 @@ class ZmqTransport : public Transport, private Loop::Source {
   void tell_trouble(Peer& peer, const std::string& why);
   void end(Peer& peer);
   void finish_ended(Peer& peer);
-  void lose(Peer& peer, const std::string& why);
+  void lose(Peer& peer, const std::string& why, int linger_ms = 0);
+  void say_goodbye();
+  bool is_awaited(const Peer& peer) const;
   void refuse(const std::string& why);
 
   void on_stranger(const Frames& frames);
@@ -118,12 +124,15 @@ class ZmqTransport : public Transport, private Loop::Source {
   void on_frames(Peer& peer, Frames frames, size_t first);
   void on_internal(Peer& peer, const Frames& frames, size_t first);
   void on_welcome(Peer& peer, const Welcome& welcome);
+  bool on_control(Peer& peer, const Bytes& content);
+  void on_bye(Peer& peer);
   void on_blocks(Peer& peer, const Frames& frames, size_t first);
   void deliver(Peer& peer, Message message);
 
   void send_frames(Peer& peer, std::vector<Bytes> frames);
   void send_internal(Peer& peer, Bytes content);
   bool write_frames(Peer& peer, const std::vector<Bytes>& frames);
+  Bytes shared_copy(const Bytes& bytes);
   void lend_attachments(Peer& peer, Message* message, std::vector<Bytes>* frames);
   void flush_returns(PeerId peer);
 
@@ -140,8 +149,9 @@ class ZmqTransport : public Transport, private Loop::Source {
   bool is_failure_told_ = false;                // of the connection whose end is the next event
   std::shared_ptr<Arena> arena_;
   uint64_t last_loan_ = 0;
-  std::shared_ptr<bool> is_alive_;  // for timers
-  bool is_closed_ = false;
+  std::vector<std::pair<Bytes, Bytes>> copies_;  // of this turn: what goes to many peers is copied once
+  std::shared_ptr<bool> is_alive_;               // for timers
+  bool is_closing_ = false, is_closed_ = false;
 };
 
 }  // namespace geomx

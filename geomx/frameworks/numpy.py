@@ -35,9 +35,8 @@ def make(options: Any) -> NumpyAdapter:
 class Mlp:
     """inputs -> 64 rectified units -> classes, softmax and cross-entropy."""
 
-    names = ["fc0.weight", "fc0.bias", "fc1.weight", "fc1.bias"]
-
     def __init__(self, data: Data, seed: int, step: Step) -> None:
+        self.names = ["fc0.weight", "fc0.bias", "fc1.weight", "fc1.bias"]
         rng = np.random.default_rng(seed)
         inputs = data.train_x[0].size
         self.weights = [
@@ -125,8 +124,9 @@ def local_optimizer(given: Mapping[str, Any]) -> Step:
     params = {k: float(v) for k, v in given.items() if k != "name"}
     makers = {"sgd": _sgd, "adam": _adam}
     if given["name"] not in makers:
-        raise ConfigError(f"sync.optimizer.name: {given['name']!r} given, on workers framework=numpy has "
-                          f"{' and '.join(makers)}")
+        raise ConfigError(
+            f"sync.optimizer.name: {given['name']!r} given, on workers framework=numpy has {' and '.join(makers)}"
+        )
     return makers[given["name"]](params)
 
 

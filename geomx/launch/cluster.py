@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from geomx.config import CENTRAL, Config, Party, host_of, parties, settings
+from geomx.config import CENTRAL, Config, Party, explicit, host_of, parties, settings
 from geomx.options import plain
 from geomx.spec import DomainSpec, NodeSpec
 
@@ -45,7 +45,7 @@ class _Maker:
         self._common = {
             "token": token,
             "control": control,
-            "settings": settings(config),
+            "settings": explicit(config) if hasattr(config.task, "script") else settings(config),
             "config": plain(config),
             "seed": config.seed,
             "deterministic": config.deterministic,

@@ -49,10 +49,10 @@ class Task(Protocol):
 class ImageTask:
     """A task on images. options: `geomx.config.task.Training`."""
 
-    tensors: list[tuple[str, tuple[int, ...]]] = []
     compute_s = 0.0
 
     def __init__(self, options: Any, data: Data) -> None:
+        self.tensors: list[tuple[str, tuple[int, ...]]] = []
         self.data: Data | None = data
         self._options = options
         self._data = data

@@ -47,8 +47,10 @@ def _find(task: str, where: Path, name: str, url: str) -> Path:
     for found in (where / name, where / f"{name}.gz"):
         if found.is_file():
             return found
-    raise ConfigError(f"task {task}: {name} (or {name}.gz) is not in {where}; get it from {url} and put it there, or "
-                      "say where it is: task.data_dir=FOLDER")
+    raise ConfigError(
+        f"task {task}: {name} (or {name}.gz) is not in {where}; get it from {url} and put it there, or "
+        "say where it is: task.data_dir=FOLDER"
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -65,8 +67,9 @@ def _idx(path: Path) -> Bytes:
         raise ConfigError(f"{path}: is not an idx file of bytes; its first bytes are {data[:4].hex()}")
     dims = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(num_dims)]
     if len(data) != 4 + 4 * num_dims + math.prod(dims):
-        raise ConfigError(f"{path}: expected {math.prod(dims)} values for shape {dims} but got "
-                          f"{len(data) - 4 - 4 * num_dims}")
+        raise ConfigError(
+            f"{path}: expected {math.prod(dims)} values for shape {dims} but got {len(data) - 4 - 4 * num_dims}"
+        )
     return np.frombuffer(data, np.uint8, offset=4 + 4 * num_dims).reshape(dims)
 
 

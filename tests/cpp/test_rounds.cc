@@ -44,7 +44,7 @@ class SparseCodec : public Codec {
   uint32_t wire_id() const override { return fourcc('T', 'O', 'P', 'K'); }
   CodecScope scope() const override { return scope_; }
   bool can_merge() const override { return true; }
-  bool is_lossy() const override { return true; }
+  bool keeps_residual() const override { return true; }
   std::unique_ptr<Slot> open_slot(const PartView& whole) override {
     auto slot = std::make_unique<Residual>();
     slot->values.resize(whole.tensor_length);

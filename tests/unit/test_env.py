@@ -121,7 +121,6 @@ def test_own_variables_and_addresses():
     assert (found.host, found.local, found.seed) == ("10.0.0.7", False, 7)
     assert spec(WORKER, DMLC_INTERFACE="lo").host == "127.0.0.1"
     assert spec(WORKER, PS_HEARTBEAT_TIMEOUT="20").death_s == 20
-    assert spec(WORKER, MXNET_KVSTORE_BIGARRAY_BOUND="9").config["topology"]["bigarray_bound"] == 9
 
 
 def test_notes_name_what_does_nothing_and_what_is_misspelt():

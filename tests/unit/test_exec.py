@@ -43,14 +43,14 @@ CREATE = "import mxnet as mx\nkv = mx.kv.create('dist_sync')\n"
     ("script", "code", "out", "err"),
     [
         ("import sys\nprint(sys.argv[1:], __name__)\n" + CREATE, 0, "['-x'] __main__\nleft\n", ""),
-        (CREATE + "import sys\nsys.exit(7)", 7, "failed: worker 0 of party a: RuntimeError: the script ended with exit "
-         "code 7\n", ""),
+        (CREATE + "import sys\nsys.exit(7)", 7, ("failed: worker 0 of party a: RuntimeError: the script ended "
+         "with exit code 7\n"), ""),
         (CREATE + "raise ValueError('bad data')", 1, "failed: worker 0 of party a: ValueError: bad data\n",
          "Traceback (most recent call last):\n  File"),
         (CREATE + "raise KeyboardInterrupt", 130, "failed: worker 0 of party a: KeyboardInterrupt\n",
          "geomx: interrupted"),
-        (CREATE + "kv.set_optimizer('sgd', momentum=2)", 2, "failed: worker 0 of party a: geomx.errors.ConfigError: "
-         "optimizer sgd: momentum: 2 given, allowed is a number from 0 and below 1\n", "geomx: optimizer sgd: m"),
+        (CREATE + "kv.set_optimizer('sgd', momentum=2)", 2, ("failed: worker 0 of party a: geomx.errors.ConfigError: "
+         "optimizer sgd: momentum: 2 given, allowed is a number from 0 and below 1\n"), "geomx: optimizer sgd: m"),
         ("print('no store')", 0, "no store\n", ""),
     ],
 )  # fmt: skip

@@ -19,8 +19,10 @@ LAN = DomainSpec(scheduler_host="127.0.0.1", scheduler_port=1, num_servers=1, nu
 
 def stores(workers=2, observer=False):
     cluster = Cluster(workers, observer)
-    specs = [NodeSpec(role="worker", party="a", rank=i, lan=LAN, is_master=i == workers, is_central=i == workers)
-             for i in range(workers + observer)]
+    specs = [
+        NodeSpec(role="worker", party="a", rank=i, lan=LAN, is_master=i == workers, is_central=i == workers)
+        for i in range(workers + observer)
+    ]
     return cluster, [Store(node, spec) for node, spec in zip(cluster.nodes, specs)]
 
 
@@ -208,8 +210,11 @@ cluster.nodes[0].leave = lambda timeout: print("left", flush=True)
     [
         ("", 0, "left\n"),
         ("raise ValueError('bad data')", 1, "failed: worker 0 of party a: ValueError: bad data\n"),
-        ("def refuse(timeout): raise RuntimeError('a worker died')\ncluster.nodes[0].leave = refuse", 1,
-         "failed: worker 0 of party a: a worker died\n"),
+        (
+            "def refuse(timeout): raise RuntimeError('a worker died')\ncluster.nodes[0].leave = refuse",
+            1,
+            "failed: worker 0 of party a: a worker died\n",
+        ),
     ],
 )
 def test_a_scripts_end_is_told(end, code, said):
