@@ -104,7 +104,7 @@ def test_a_push_that_waits_for_the_authority_names_it():
 
     with LocalCluster([1, 1]) as cluster:
         declared, unknown = cluster.run(work)[1]
-        assert "for the first push of worker 0 of party party0, which ends configuring" in declared
+        assert "for the first push or the leave of worker 0 of party party0, which ends configuring" in declared
         assert "worker 0 of party party0" in unknown
         cluster.run(lambda w: w.global_rank == 0 and (w.init("other", ones()), w.push("k", ones())))
 
