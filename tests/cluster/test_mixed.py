@@ -181,8 +181,9 @@ def test_each_pusher_is_compensated_by_what_it_was_last_given():
             mine[turn + 1].set()
         return seen
 
-    with cluster_of([1, 1, 1], optimizer={"name": "dcasgd", "learning_rate": 0.1, "lamda": 0.5},
-                    global_servers=2) as cluster:
+    with cluster_of(
+        [1, 1, 1], optimizer={"name": "dcasgd", "learning_rate": 0.1, "lamda": 0.5}, global_servers=2
+    ) as cluster:
         results = {turn: value for seen in cluster.run(work) for turn, value in seen.items()}
     weight, backup = initial, [initial] * 3
     for turn, who in enumerate(turns):
