@@ -26,7 +26,7 @@ def caught(work):
 @pytest.mark.parametrize(
     ("mine", "theirs", "words"),
     [
-        (np.zeros((10, 3), np.float32), np.zeros((10, 4), np.float32), ("float32 of shape (10, 3)", "(10, 4)")),
+        (np.zeros((10, 3), np.float32), np.zeros((10, 4), np.float32), ("float32 (10, 3)", "float32 (10, 4)")),
         (np.zeros(7, np.float32), np.zeros(7, np.float16), ("float32", "float16")),
     ],
     ids=["shape", "dtype"],
