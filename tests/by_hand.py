@@ -56,7 +56,7 @@ class Deployment:
         return len(self.workers) + self._central_trains
 
     def variables(self, name: str) -> dict[str, str]:
-        """As in the seed's scripts."""
+        """As in the seed's scripts; of a worker for a name that is none of theirs."""
         party, _, kind = name.rpartition(".")
         if name == "global_scheduler":
             return {"DMLC_ROLE_GLOBAL": "global_scheduler", **self._wan()}
