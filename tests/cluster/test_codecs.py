@@ -79,7 +79,8 @@ def test_a_lossless_codec_changes_nothing(dtype):
 
 
 @pytest.mark.parametrize("scope", ["part", "tensor"])
-def test_what_a_lossy_codec_keeps_back_arrives_later(scope):
+@pytest.mark.parametrize("central", [0, 1])
+def test_what_a_lossy_codec_keeps_back_arrives_later(scope, central):
     """Pushed = what arrived + residuals on the way up, on each tier; and all workers get the same."""
     made = []
     rounds = 7
@@ -90,7 +91,7 @@ def test_what_a_lossy_codec_keeps_back_arrives_later(scope):
             made.append(self)
 
         def prepare(self, slot, whole, values):
-            assert len(values) == whole.length
+            assert len(values) == whole.length <= whole.tensor_length
 
     Mine.scope = scope
 
@@ -102,12 +103,19 @@ def test_what_a_lossy_codec_keeps_back_arrives_later(scope):
         return total
 
     with LocalCluster(
-        [2, 1], global_servers=2, config=SPREAD, codecs={"rounded": Mine}, choose=chosen("rounded", directions=("up",))
+        [2, 1],
+        global_servers=2,
+        central_workers=central,
+        central_trains=bool(central),
+        config=SPREAD,
+        codecs={"rounded": Mine},
+        choose=chosen("rounded", directions=("up",)),
+        deadline_s=10,
     ) as cluster:
         totals = cluster.run(work)
     assert all((total == totals[0]).all() for total in totals)
     kept = sum(slot for codec in made for slot in codec.residuals)
-    np.testing.assert_allclose(totals[0] + kept, np.linspace(0, 0.9, 10) * 3 * rounds, atol=1e-4)
+    np.testing.assert_allclose(totals[0] + kept, np.linspace(0, 0.9, 10) * (3 + central) * rounds, atol=1e-4)
     assert np.abs(kept).max() > 0
 
 
