@@ -92,6 +92,7 @@ class Node {
   struct End {
     Tier tier;
     std::unique_ptr<Transport> transport;
+    std::string address;  // that others reach it by
     std::unique_ptr<Link> link;
     Policies policies;
     std::unique_ptr<Membership> membership;
@@ -101,7 +102,7 @@ class Node {
     std::unique_ptr<Aggregator> aggregator;
     uint64_t warned_us = 0;
   };
-  End& open(Tier tier, const DomainOptions& options);
+  End& open(Tier tier);
   Status listen(End& end, const DomainOptions& options);
   void start_scheduler(Tier tier, const DomainOptions& options);
   void meet(Tier tier);
