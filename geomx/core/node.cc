@@ -233,8 +233,13 @@ void Node::fail(const std::string& message) {
 
 void Node::fail_here(const std::string& message) {
   if (is_over_) return;
-  is_over_ = true;
   failure_ = message;
+  end_with(message);
+}
+
+// Whatever is still under way fails with this sentence.
+void Node::end_with(const std::string& message) {
+  is_over_ = true;
   if (worker_) worker_->fail(message);
   for (auto* waiting : {&configuring_})
     for (auto& [what, tickets] : *waiting)
@@ -251,7 +256,7 @@ void Node::refuse_here(const std::string& message) {
 }
 
 void Node::close() {
-  is_over_ = true;
+  if (!is_over_) end_with(name_ + " was closed");
   for (auto& end : ends_) {
     if (!end) continue;
     if (!failure_.empty()) end->transport->set_linger_ms(kLingerAfterFailureMs);

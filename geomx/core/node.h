@@ -132,6 +132,7 @@ class Node {
   std::string names(const End& end, const MemberSet& contributors) const;
   void end_if_over();
   void fail_here(const std::string& message);
+  void end_with(const std::string& message);
   void refuse_here(const std::string& message);
   MemberSet observers(const Roster& roster) const;
   End& first_end();
