@@ -308,6 +308,8 @@ class PyNode {
       out[prefix + "dropped_parts"] = double(t.dropped_parts);
       out["refused_frames"] += double(t.refused_frames);
     }
+    for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.metrics(); }))
+      out[name] += value;
     return out;
   }
   std::map<std::string, std::string> addresses() {
