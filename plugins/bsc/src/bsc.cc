@@ -50,7 +50,9 @@ struct Slot {
     return residual != nullptr && part.offset >= offset && part.offset + part.length <= offset + length;
   }
   template <typename T>
-  T* at(const std::unique_ptr<uint8_t[]>& array) const { return reinterpret_cast<T*>(array.get()); }
+  T* at(const std::unique_ptr<uint8_t[]>& array) const {
+    return reinterpret_cast<T*>(array.get());
+  }
 };
 
 gx_status fail(gx_error* error, gx_status status, const char* format, ...) {
@@ -126,10 +128,11 @@ void report(const Codec& codec, Slot& slot, const gx_slice& whole, uint64_t num_
   if (slot.has_warned) return;
   slot.has_warned = true;
   char text[200];
-  std::snprintf(text, sizeof(text),
-                "bsc: %llu of %llu values of key %llu are NaN or infinite in round %u; they count as 0 (said once a key)",
-                static_cast<unsigned long long>(num_infinite), static_cast<unsigned long long>(whole.length),
-                static_cast<unsigned long long>(whole.key), whole.round);
+  std::snprintf(
+      text, sizeof(text),
+      "bsc: %llu of %llu values of key %llu are NaN or infinite in round %u; they count as 0 (said once a key)",
+      static_cast<unsigned long long>(num_infinite), static_cast<unsigned long long>(whole.length),
+      static_cast<unsigned long long>(whole.key), whole.round);
   codec.host->log(codec.host, 30, text);
 }
 
@@ -172,8 +175,9 @@ uint64_t encode_part(Codec& codec, Slot& slot, const Chosen<T>& chosen, const gx
   codec.wanted.resize(count);
   codec.sent.resize(count);
   std::copy_n(chosen.values.begin() + ptrdiff_t(begin), count, codec.wanted.begin());
-  const uint64_t size = write(codec.entries.positions.data(), codec.wanted.data(), count, part.length,
-                              width_of(codec.options, part), *codec.host->kernels, codec.scratch, codec.sent.data(), out);
+  const uint64_t size =
+      write(codec.entries.positions.data(), codec.wanted.data(), count, part.length, width_of(codec.options, part),
+            *codec.host->kernels, codec.scratch, codec.sent.data(), out);
   T* residual = slot.at<T>(slot.residual);
   for (uint64_t i = 0; i < count; ++i) residual[first[ptrdiff_t(i)]] = chosen.values[begin + i] - T(codec.sent[i]);
   if (T* momentum = slot.at<T>(slot.momentum))
@@ -191,15 +195,18 @@ gx_status encode(gx_codec* table, void* memory, const gx_slice* in, gx_buffer* o
       return fail(error, GX_ENOSPC, "expected room for %llu bytes", static_cast<unsigned long long>(needed));
     }
     if (!slot.covers(*in))
-      return fail(error, GX_EINVAL, "a part lies outside of what was prepared: the parts of a server's shard must follow "
-                                    "each other");
+      return fail(error, GX_EINVAL,
+                  "a part lies outside of what was prepared: the parts of a server's shard must follow "
+                  "each other");
     out->size = slot.is_wide ? encode_part(codec, slot, slot.chosen_wide, *in, out->data)
                              : encode_part(codec, slot, slot.chosen, *in, out->data);
     return GX_OK;
   });
 }
 
-gx_status refuse(gx_error* error, const char* why) { return fail(error, GX_ECORRUPT, "a sparse part is wrong: %s", why); }
+gx_status refuse(gx_error* error, const char* why) {
+  return fail(error, GX_ECORRUPT, "a sparse part is wrong: %s", why);
+}
 
 template <typename T>
 void add(const Entries& entries, T* to) {
@@ -215,8 +222,10 @@ gx_status decode(gx_codec* table, gx_bytes in, int accumulate, const gx_slice* t
     const bool is_wide = to->data_dtype == GX_F64;
     if (accumulate == 0 && to->length != 0)
       std::memset(to->data, 0, to->length * (is_wide ? sizeof(double) : sizeof(float)));
-    if (is_wide) add(codec.entries, static_cast<double*>(to->data));
-    else add(codec.entries, static_cast<float*>(to->data));
+    if (is_wide)
+      add(codec.entries, static_cast<double*>(to->data));
+    else
+      add(codec.entries, static_cast<float*>(to->data));
     return GX_OK;
   });
 }
@@ -254,7 +263,8 @@ gx_status merge(gx_codec* table, const gx_slice* part, const gx_bytes* in, size_
         const bool has_b = b < more.size() && (a == sum.size() || more.positions[b] <= sum.positions[a]);
         next.positions[filled] = has_a ? sum.positions[a] : more.positions[b];
         const float value = has_a && has_b ? sum.values[a] + more.values[b] : has_a ? sum.values[a] : more.values[b];
-        next.values[filled++] = std::clamp(value, -std::numeric_limits<float>::max(), std::numeric_limits<float>::max());
+        next.values[filled++] =
+            std::clamp(value, -std::numeric_limits<float>::max(), std::numeric_limits<float>::max());
         a += has_a;
         b += has_b;
       }
@@ -318,11 +328,13 @@ gx_status load_slot(gx_codec*, void* memory, gx_bytes in, gx_error* error) {
     std::memcpy(&head, in.data, sizeof(head));
     if (head.magic != state_magic) return fail(error, GX_ECORRUPT, "these bytes are no saved slot of bsc");
     if (head.is_wide != slot.is_wide || head.has_momentum != slot.has_momentum)
-      return fail(error, GX_EINVAL, "a slot was saved with another type, or with%s momentum", slot.has_momentum ? "out" : "");
+      return fail(error, GX_EINVAL, "a slot was saved with another type, or with%s momentum",
+                  slot.has_momentum ? "out" : "");
     const uint64_t width = slot.is_wide ? sizeof(double) : sizeof(float), arrays = slot.has_momentum ? 2 : 1;
     const uint64_t wanted = head.is_used ? head.length : 0;
     if (head.length > max_length || in.size != sizeof(head) + arrays * wanted * width)
-      return fail(error, GX_ECORRUPT, "a saved slot has %llu bytes, which is wrong", static_cast<unsigned long long>(in.size));
+      return fail(error, GX_ECORRUPT, "a saved slot has %llu bytes, which is wrong",
+                  static_cast<unsigned long long>(in.size));
     const uint8_t* values = in.data + sizeof(head);
     if (!(slot.is_wide ? are_finite<double>(values, arrays * wanted) : are_finite<float>(values, arrays * wanted)))
       return fail(error, GX_ECORRUPT, "a saved slot holds NaN or infinity");
@@ -346,11 +358,11 @@ void release(gx_codec* table) { delete static_cast<Codec*>(table->private_data);
 gx_status read_real(const gx_param& param, double low, bool is_low_in, double high, bool is_high_in, double* out,
                     gx_error* error) {
   const double value = param.kind == 'i' ? double(param.i) : param.f;
-  const bool is_right = param.kind != 's' && (is_low_in ? value >= low : value > low) &&
-                        (is_high_in ? value <= high : value < high);
+  const bool is_right =
+      param.kind != 's' && (is_low_in ? value >= low : value > low) && (is_high_in ? value <= high : value < high);
   if (!is_right)
-    return fail(error, GX_EINVAL, "%s: allowed is a number %s %g and %s %g", param.name, is_low_in ? "at least" : "above",
-                low, is_high_in ? "at most" : "below", high);
+    return fail(error, GX_EINVAL, "%s: allowed is a number %s %g and %s %g", param.name,
+                is_low_in ? "at least" : "above", low, is_high_in ? "at most" : "below", high);
   *out = value;
   return GX_OK;
 }

@@ -103,14 +103,15 @@ uint8_t* put_high_bits(const uint32_t* gaps, uint64_t count, uint32_t low, uint8
 // Reads what put_high_bits and put_low_bits wrote, from memory that may be read eight bytes past its end. Returns the
 // position behind the last one.
 uint64_t get_positions(const uint8_t* low_bits, uint32_t low, const uint8_t* high_bits, uint64_t num_high_bytes,
-                   uint32_t* positions) {
+                       uint32_t* positions) {
   const uint64_t mask = (uint64_t(1) << low) - 1;
   uint64_t next = 0, low_at = 0, i = 0;
   int64_t before = -1;
   for (uint64_t at = 0; at < num_high_bytes; at += word_bytes) {
     for (uint64_t word = load_word(high_bits + at); word != 0; word &= word - 1) {
       const int64_t one = int64_t(at * 8) + __builtin_ctzll(word);
-      const uint64_t gap = uint64_t(one - before - 1) << low | (load_word(low_bits + (low_at >> 3)) >> (low_at & 7) & mask);
+      const uint64_t gap =
+          uint64_t(one - before - 1) << low | (load_word(low_bits + (low_at >> 3)) >> (low_at & 7) & mask);
       before = one;
       low_at += low;
       next += gap;
@@ -208,9 +209,12 @@ const char* get_bytes(const uint8_t* in, uint64_t count, float* values) {
 
 const char* get_values(const uint8_t* in, Width width, uint64_t count, const gx_kernels& kernels, float* values) {
   const char* wrong = nullptr;
-  if (width == Width::single) std::memcpy(values, in, 4 * count);
-  else if (width == Width::half) wrong = get_halves(in, count, kernels, values);
-  else wrong = get_bytes(in, count, values);
+  if (width == Width::single)
+    std::memcpy(values, in, 4 * count);
+  else if (width == Width::half)
+    wrong = get_halves(in, count, kernels, values);
+  else
+    wrong = get_bytes(in, count, values);
   if (wrong != nullptr) return wrong;
   uint32_t is_infinite = 0;
   for (uint64_t i = 0; i < count; ++i) is_infinite |= uint32_t((bits_of(values[i]) & infinite) == infinite);
@@ -247,9 +251,12 @@ uint64_t write(const uint32_t* positions, const float* values, uint64_t count, u
     low = best_low(scratch.gaps.data(), count, length);
     *at++ = uint8_t(low);
   }
-  if (width == Width::single) at = put_singles(values, count, sent, at);
-  else if (width == Width::half) at = put_halves(values, count, kernels, sent, at);
-  else at = put_bytes(values, count, sent, at);
+  if (width == Width::single)
+    at = put_singles(values, count, sent, at);
+  else if (width == Width::half)
+    at = put_halves(values, count, kernels, sent, at);
+  else
+    at = put_bytes(values, count, sent, at);
   if (is_all) return uint64_t(at - out);
   at = put_low_bits(scratch.gaps.data(), count, low, at);
   return uint64_t(put_high_bits(scratch.gaps.data(), count, low, at) - out);
@@ -296,7 +303,8 @@ const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratc
     return nullptr;
   }
   const uint64_t num_stream_bytes = num_low_bytes + num_high_bytes;
-  if (scratch.streams.size() < num_stream_bytes + 2 * word_bytes) scratch.streams.resize(num_stream_bytes + 2 * word_bytes);
+  if (scratch.streams.size() < num_stream_bytes + 2 * word_bytes)
+    scratch.streams.resize(num_stream_bytes + 2 * word_bytes);
   std::memcpy(scratch.streams.data(), at + num_value_bytes, num_stream_bytes);
   std::memset(scratch.streams.data() + num_stream_bytes, 0, 2 * word_bytes);
   const uint64_t behind = get_positions(scratch.streams.data(), uint32_t(low), scratch.streams.data() + num_low_bytes,

@@ -90,8 +90,10 @@ HWY_INLINE void update_as(float* u, float* v, const float* g, uint64_t n, float 
 }
 
 void update(float* u, float* v, const float* g, uint64_t n, float factor, int32_t border, Sink* to) {
-  if (u != nullptr) update_as<true>(u, v, g, n, factor, border, *to);
-  else update_as<false>(nullptr, v, g, n, 0, border, *to);
+  if (u != nullptr)
+    update_as<true>(u, v, g, n, factor, border, *to);
+  else
+    update_as<false>(nullptr, v, g, n, 0, border, *to);
 }
 
 // Collects what is at least the border, as update() does.

@@ -15,7 +15,7 @@ namespace bsc {
 namespace {
 
 constexpr uint32_t no_sign = 0x7fffffff;
-constexpr uint64_t line = 16;             // floats of a sample that lie together
+constexpr uint64_t line = 16;  // floats of a sample that lie together
 constexpr uint64_t max_lines = 4096;
 constexpr uint64_t least_to_sample = 16384;
 constexpr uint64_t block = 4096;
@@ -58,7 +58,10 @@ Border find_border(const float* values, uint64_t n, uint64_t k) {
 class Lot {
  public:
   Lot(const Border& border, Random& random)
-      : random_(random), bits_(border.bits), taken_(border.num_taken), equal_(border.num_equal),
+      : random_(random),
+        bits_(border.bits),
+        taken_(border.num_taken),
+        equal_(border.num_equal),
         draws_(border.num_taken != border.num_equal) {}
   bool takes(float value) {
     const uint32_t bits = magnitude(value);
@@ -158,7 +161,8 @@ uint64_t update_and_select(const State<double>& state, const double* gradient, d
     const bool is_finite = std::isfinite(gradient[i]);
     num_infinite += !is_finite;
     double next = is_finite ? gradient[i] : 0.0;
-    if (state.momentum != nullptr) next = state.momentum[i] = std::clamp(factor * state.momentum[i] + next, -most, most);
+    if (state.momentum != nullptr)
+      next = state.momentum[i] = std::clamp(factor * state.momentum[i] + next, -most, most);
     state.residual[i] = std::clamp(state.residual[i] + next, -most, most);
     spare.values[i] = std::fabs(state.residual[i]);
   }

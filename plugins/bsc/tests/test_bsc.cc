@@ -50,7 +50,10 @@ struct Stream {
   std::vector<Bytes> parts;
 
   Stream(Codec& c, PartView view, uint64_t part = 0)
-      : codec(c), whole(view), part_length(part ? part : std::max<uint64_t>(view.length, 1)), slot(c.open_slot(whole)) {}
+      : codec(c),
+        whole(view),
+        part_length(part ? part : std::max<uint64_t>(view.length, 1)),
+        slot(c.open_slot(whole)) {}
   PartView view_of(size_t part) const {
     PartView view = whole;
     view.part = uint32_t(part);
@@ -67,7 +70,9 @@ struct Stream {
     for (size_t part = 0; part * part_length < std::max<uint64_t>(whole.length, 1); ++part) {
       const PartView view = view_of(part);
       Bytes encoded;
-      REQUIRE(codec.encode(*slot, view, in.slice(view.offset * sizeof(T), view.length * sizeof(T)), &encoded).message() == "");
+      REQUIRE(
+          codec.encode(*slot, view, in.slice(view.offset * sizeof(T), view.length * sizeof(T)), &encoded).message() ==
+          "");
       REQUIRE(codec.accumulate(view, encoded, got.data() + view.offset).message() == "");
       parts.push_back(encoded);
     }

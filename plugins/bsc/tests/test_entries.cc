@@ -27,7 +27,8 @@ std::vector<uint8_t> written(const Entries& e, uint64_t length, Width width, std
   Scratch scratch;
   sent->assign(e.size(), 0);
   std::vector<uint8_t> out(max_size(length), 0xee);
-  out.resize(write(e.positions.data(), e.values.data(), e.size(), length, width, kernels, scratch, sent->data(), out.data()));
+  out.resize(
+      write(e.positions.data(), e.values.data(), e.size(), length, width, kernels, scratch, sent->data(), out.data()));
   return out;
 }
 
