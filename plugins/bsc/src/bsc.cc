@@ -2,12 +2,14 @@
 // choice over the whole tensor, with momentum correction; away from them one choice over each server's shard.
 // What a slot keeps: the residual, the momentum, and between prepare and the last encode what was chosen.
 #include <geomx/plugin.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -37,11 +39,27 @@ struct Codec {
   Chosen<double> spare_wide;
 };
 
+// Zeros. Large ones lie in huge pages where the system gives them: single elements all over them are written each round.
+using Array = std::unique_ptr<uint8_t, void (*)(void*)>;
+
+Array make_array(uint64_t bytes) {
+  constexpr uint64_t huge = uint64_t(2) << 20, line = 64;
+  const uint64_t unit = bytes >= 2 * huge ? huge : line;
+  const uint64_t size = (std::max<uint64_t>(bytes, 1) + unit - 1) / unit * unit;
+  void* memory = std::aligned_alloc(unit, size);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (unit == huge) (void)madvise(memory, size, MADV_HUGEPAGE);
+  std::memset(memory, 0, size);
+  return Array(static_cast<uint8_t*>(memory), std::free);
+}
+
+Array no_array() { return Array(nullptr, std::free); }
+
 // A slot's arrays are made by the first prepare, which says what its scope covers.
 struct Slot {
   bool is_wide = false, has_momentum = false, has_warned = false;
   uint64_t offset = 0, length = 0;
-  std::unique_ptr<uint8_t[]> residual, momentum;  // float, or double where is_wide
+  Array residual = no_array(), momentum = no_array();  // float, or double where is_wide
   Chosen<float> chosen;
   Chosen<double> chosen_wide;
 
@@ -50,7 +68,7 @@ struct Slot {
     return residual != nullptr && part.offset >= offset && part.offset + part.length <= offset + length;
   }
   template <typename T>
-  T* at(const std::unique_ptr<uint8_t[]>& array) const {
+  T* at(const Array& array) const {
     return reinterpret_cast<T*>(array.get());
   }
 };
@@ -95,8 +113,8 @@ void close_slot(gx_codec*, void* slot) { delete static_cast<Slot*>(slot); }
 void allocate(Slot& slot, uint64_t offset, uint64_t length) {
   slot.offset = offset;
   slot.length = length;
-  slot.residual.reset(new uint8_t[slot.bytes()]());
-  slot.momentum.reset(slot.has_momentum ? new uint8_t[slot.bytes()]() : nullptr);
+  slot.residual = make_array(slot.bytes());
+  slot.momentum = slot.has_momentum ? make_array(slot.bytes()) : no_array();
 }
 
 double ratio_in(const Options& options, uint32_t round) {
@@ -208,20 +226,31 @@ gx_status refuse(gx_error* error, const char* why) {
   return fail(error, GX_ECORRUPT, "a sparse part is wrong: %s", why);
 }
 
+// The memory of later entries is fetched meanwhile.
 template <typename T>
 void add(const Entries& entries, T* to) {
-  for (size_t i = 0; i < entries.size(); ++i) to[entries.positions[i]] += T(entries.values[i]);
+  constexpr size_t ahead = 48;
+  const uint32_t* positions = entries.positions.data();
+  const float* values = entries.values.data();
+  const size_t count = entries.size();
+  size_t i = 0;
+  for (; i + ahead < count; ++i) {
+    __builtin_prefetch(to + positions[i + ahead], 1);
+    to[positions[i]] += T(values[i]);
+  }
+  for (; i < count; ++i) to[positions[i]] += T(values[i]);
 }
 
 gx_status decode(gx_codec* table, gx_bytes in, int accumulate, const gx_slice* to, gx_error* error) {
   return guarded(error, [&]() -> gx_status {
     Codec& codec = of(table);
     if (to->length > max_length) return fail(error, GX_EUNSUPPORTED, "the part is too long");
-    if (const char* why = read(in, to->length, *codec.host->kernels, codec.scratch, codec.entries))
-      return refuse(error, why);
     const bool is_wide = to->data_dtype == GX_F64;
+    const uint64_t width = is_wide ? sizeof(double) : sizeof(float);
+    if (const char* why = read(in, to->length, *codec.host->kernels, codec.scratch, codec.entries, to->data, width))
+      return refuse(error, why);
     if (accumulate == 0 && to->length != 0)
-      std::memset(to->data, 0, to->length * (is_wide ? sizeof(double) : sizeof(float)));
+      std::memset(to->data, 0, to->length * width);
     if (is_wide)
       add(codec.entries, static_cast<double*>(to->data));
     else

@@ -103,7 +103,7 @@ uint8_t* put_high_bits(const uint32_t* gaps, uint64_t count, uint32_t low, uint8
 // Reads what put_high_bits and put_low_bits wrote, from memory that may be read eight bytes past its end. Returns the
 // position behind the last one.
 uint64_t get_positions(const uint8_t* low_bits, uint32_t low, const uint8_t* high_bits, uint64_t num_high_bytes,
-                       uint32_t* positions) {
+                       uint32_t* positions, const uint8_t* target, uint64_t target_width) {
   const uint64_t mask = (uint64_t(1) << low) - 1;
   uint64_t next = 0, low_at = 0, i = 0;
   int64_t before = -1;
@@ -115,6 +115,7 @@ uint64_t get_positions(const uint8_t* low_bits, uint32_t low, const uint8_t* hig
       before = one;
       low_at += low;
       next += gap;
+      __builtin_prefetch(target + next * target_width, 1);
       positions[i++] = uint32_t(next++);
     }
   }
@@ -262,7 +263,8 @@ uint64_t write(const uint32_t* positions, const float* values, uint64_t count, u
   return uint64_t(put_high_bits(scratch.gaps.data(), count, low, at) - out);
 }
 
-const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratch& scratch, Entries& entries) {
+const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratch& scratch, Entries& entries,
+                 const void* target, uint64_t target_width) {
   const uint8_t *at = in.data, *end = in.data + in.size;
   if (in.size < 2) return "it is cut short";
   const uint8_t kind = *at++;
@@ -308,7 +310,7 @@ const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratc
   std::memcpy(scratch.streams.data(), at + num_value_bytes, num_stream_bytes);
   std::memset(scratch.streams.data() + num_stream_bytes, 0, 2 * word_bytes);
   const uint64_t behind = get_positions(scratch.streams.data(), uint32_t(low), scratch.streams.data() + num_low_bytes,
-                                        num_high_bytes, entries.positions.data());
+                                        num_high_bytes, entries.positions.data(), static_cast<const uint8_t*>(target), target_width);
   return behind > length ? "its gaps are wider than the part" : nullptr;
 }
 

@@ -47,7 +47,9 @@ uint64_t max_size(uint64_t length);
 uint64_t write(const uint32_t* positions, const float* values, uint64_t count, uint64_t length, Width width,
                const gx_kernels& kernels, Scratch& scratch, float* sent, uint8_t* out);
 
-// Null, or why the bytes can't be right. Writes nothing but `entries` and `scratch`.
-const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratch& scratch, Entries& entries);
+// Null, or why the bytes can't be right. Writes nothing but `entries` and `scratch`. Where the values will be added to
+// elements of `target_width` bytes at `target`, that memory is fetched meanwhile: waiting for it is most of the work.
+const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratch& scratch, Entries& entries,
+                 const void* target = nullptr, uint64_t target_width = 0);
 
 }  // namespace bsc
