@@ -485,7 +485,8 @@ class PyCodec {
     hooks.answer = answer == "parameters" ? Content::parameter : Content::gradient;
     registry_.set_hooks(hooks);
     Status status = plugin.empty() ? Status() : registry_.load(plugin);
-    if (!make.is_none()) status = make_python_codec(make, params_of(params), &codec_);
+    is_python_ = !make.is_none();
+    if (is_python_) status = make_python_codec(make, params_of(params), &codec_);
     else if (status.ok()) status = registry_.make(name, params_of(params), &codec_);
     if (!status.ok()) refuse(status.message());
   }
@@ -574,7 +575,7 @@ class PyCodec {
     return contribution;
   }
   uint64_t max_encoded_size(uint64_t length, const std::string& dtype) {
-    return codec_->max_encoded_size(whole(length, dtype_named(dtype), "up"));
+    return is_python_ ? UINT64_MAX : codec_->max_encoded_size(whole(length, dtype_named(dtype), "up"));
   }
   nb::bytes save(int slot, const std::string& direction) {
     Bytes out;
@@ -621,6 +622,7 @@ class PyCodec {
   }
   std::shared_ptr<std::map<std::string, double>> metrics_ = std::make_shared<std::map<std::string, double>>();
   CodecRegistry registry_;
+  bool is_python_ = false;  // then what it returns has no bound
   std::unique_ptr<Codec> codec_;
   std::map<std::pair<int, std::string>, Used> slots_;
 };
