@@ -162,7 +162,8 @@ class Node:
         """Ends the run everywhere with this sentence."""
     def close(self) -> None: ...
     def counters(self) -> dict[str, float]:
-        """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", "wan.init_bytes",
+        """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", the same by the wire id of the
+        codec that made it ("wan.up_payload_bytes.FP16", ".RAW" without one), "wan.init_bytes",
         "wan.messages", "wan.dropped_parts", "refused_frames", "encode_s", "decode_s", "update_s", "rounds"."""
 
 class Codec:

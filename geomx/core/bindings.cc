@@ -147,6 +147,12 @@ std::string dtype_word(DType dtype) { return name_of(dtype); }
 std::string tier_word(Tier tier) { return tier == Tier::wan ? "wan" : "lan"; }
 std::string direction_word(Direction direction) { return direction == Direction::up ? "up" : "down"; }
 
+// Four letters without what fills them up: "BSC1", "RAW".
+std::string codec_word(uint32_t wire_id) {
+  std::string word(reinterpret_cast<const char*>(&wire_id), 4);
+  return word.substr(0, word.find_last_not_of(std::string(" \0", 2)) + 1);
+}
+
 struct PyDomain {
   DomainOptions options;
 };
@@ -302,6 +308,8 @@ class PyNode {
       out[prefix + "down_bytes"] = double(t.down_bytes);
       out[prefix + "up_payload_bytes"] = double(t.up_payload_bytes);
       out[prefix + "down_payload_bytes"] = double(t.down_payload_bytes);
+      for (const auto& [id, bytes] : t.up_payload_by_codec) out[prefix + "up_payload_bytes." + codec_word(id)] = double(bytes);
+      for (const auto& [id, bytes] : t.down_payload_by_codec) out[prefix + "down_payload_bytes." + codec_word(id)] = double(bytes);
       out[prefix + "init_bytes"] = double(t.init_bytes);
       out[prefix + "control_bytes"] = double(t.control_bytes);
       out[prefix + "messages"] = double(t.messages);

@@ -42,7 +42,8 @@ class CodecSuite:
             values = drawn(length, 1, dtype)
             codec = self.make()
             got = codec.decode(codec.encode(values), length, dtype)
-            assert got.dtype == values.dtype and got.shape == (length,)
+            assert got.dtype == values.dtype
+            assert got.shape == (length,)
             self._check_arrived(got, values)
 
     @pytest.mark.parametrize("length", LENGTHS)
@@ -116,8 +117,7 @@ class CodecSuite:
             total = drawn(length, 7)
             try:
                 codec.accumulate(data.tobytes(), total)
-            except _core.Error as e:
-                assert str(e), "a refusal needs a sentence"
+            except _core.Error:
                 np.testing.assert_array_equal(total, drawn(length, 7))
 
     # --- memory -----------------------------------------------------------------------------------------------------
