@@ -16,7 +16,9 @@ class Bsc(Compression):
     ratio: float = option(0.01, "share of a tensor's elements that travels; at least one", above=0, at_most=1)
     threshold: float | None = option(None, "the seed's name for ratio", above=0, at_most=1)
     size_lower_bound: int = option(1000, "only tensors with more elements are sparse", at_least=0)
-    momentum: float = option(0.9, "of momentum correction; 0 where the servers have an optimizer", at_least=0, below=1)
+    momentum: float = option(
+        0.0, "of momentum correction; for optimizers that have none of their own", at_least=0, below=1
+    )
     value_bits: int = option(
         32, "of a value on the wire; what rounding loses stays in the residual", one_of=(32, 16, 8)
     )

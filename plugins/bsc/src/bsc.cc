@@ -25,7 +25,7 @@ constexpr uint64_t max_length = UINT32_MAX;  // positions have 32 bits
 constexpr uint32_t state_magic = GX_FOURCC('B', 'S', 'S', '1');
 
 struct Options {
-  double ratio = 0.01, momentum = 0.9, warmup_ratio = 0.25;
+  double ratio = 0.01, momentum = 0, warmup_ratio = 0.25;
   int64_t value_bits = 32, warmup_rounds = 0, seed = 1;
 };
 
