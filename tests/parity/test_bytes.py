@@ -43,7 +43,7 @@ def trained(cluster, shapes, rounds, kinds=None):
     results = cluster.run(work)
     assert len(set(results)) == 1
     after = cluster.counters()
-    return {what: after[what] - before[what] for what in after}
+    return {what: after[what] - before.get(what, 0) for what in after}
 
 
 def parts_of(shapes, part_elements):
