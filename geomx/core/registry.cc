@@ -8,7 +8,7 @@ namespace geomx {
 namespace {
 
 constexpr uint64_t kRollCallUs = 5'000'000;
-constexpr uint64_t kLateUs = 2'000'000;
+constexpr uint64_t kLateUs = 1'000'000;
 constexpr int kInfo = 20, kWarning = 30, kError = 40;  // as in Python's logging
 
 std::string seconds_text(uint64_t us) { return std::to_string(us / 1'000'000) + " s"; }
