@@ -452,8 +452,6 @@ void ZmqTransport::greet(const Frames& frames, const Hello& hello, const std::st
 // Its end will be told by the number of its socket. What has happened to that number before, the greeting itself
 // excepted, is among the events already.
 void ZmqTransport::watch(Peer& peer, int fd) {
-  router_.has_events = true;  // what happened to the descriptor's former connections comes first, however new it is
-  read_router_events();
   const auto connection = accepted_.find(fd);
   if (connection == accepted_.end()) return end(peer);
   if (connection->second.is_peer) end(*peers_[connection->second.peer]);
