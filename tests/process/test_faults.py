@@ -91,8 +91,7 @@ def test_a_role_that_never_comes_is_named_by_all(deploy):
     codes = deployment.wait(5 + 8)
     assert set(codes.values()) == {1}, deployment.story()
     for name in codes:
-        assert "lacks 1 of" in deployment.said(name), deployment.story()
-    assert "lacks 1 of 2 workers; here: " in deployment.said("a.scheduler")
+        assert re.search(r"lacks 1 of [12] workers; here: ", deployment.said(name)), deployment.story()
 
 
 def test_a_scheduler_that_never_comes(deploy):
