@@ -12,7 +12,6 @@ namespace {
 
 constexpr uint64_t kTickUs = 1'000'000;
 constexpr uint64_t kGraceUs = 1'000'000;  // for the scheduler's word about a node that is gone: it knows more
-constexpr uint64_t kPartiesFirstUs = 1'000'000;  // a party that isn't complete says more than the WAN that waits for it
 constexpr int kLingerAfterFailureMs = 500;
 constexpr int kInfo = 20;
 
@@ -102,7 +101,7 @@ void Node::start_scheduler(Tier tier, const DomainOptions& options) {
   registry.domain = domain_name(tier);
   registry.num_servers = options.num_servers;
   registry.num_members = options.num_members;
-  registry.join_us = options_.join_us + (tier == Tier::wan ? kPartiesFirstUs : 0);
+  registry.join_us = options_.join_us;
   registry.death_us = options_.death_us;
   for (const auto& [key, value] : options_.settings) registry.settings[key] = {value, ""};
   end.registry = std::make_unique<Registry>(reactor_, *end.link, std::move(registry), hooks_.log);

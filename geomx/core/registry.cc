@@ -8,7 +8,8 @@ namespace geomx {
 namespace {
 
 constexpr uint64_t kRollCallUs = 5'000'000;
-constexpr uint64_t kLateUs = 2'000'000;
+constexpr uint64_t kLateUs = 1'000'000;
+constexpr uint64_t kPartiesFirstUs = 1'000'000;  // a party that isn't complete says more than the WAN that waits for it
 constexpr int kInfo = 20, kWarning = 30, kError = 40;  // as in Python's logging
 
 std::string seconds_text(uint64_t us) { return std::to_string(us / 1'000'000) + " s"; }
@@ -23,7 +24,8 @@ Registry::Registry(Reactor& reactor, Link& link, RegistryOptions options,
 
 void Registry::start() {
   reactor_.after(kRollCallUs, [this] { call_roll(false); });
-  reactor_.after(options_.join_us, [this] { call_roll(true); });
+  const uint64_t grace_us = options_.tier == Tier::wan ? kPartiesFirstUs : 0;
+  reactor_.after(options_.join_us + grace_us, [this] { call_roll(true); });
   watch();
 }
 
