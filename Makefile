@@ -78,6 +78,8 @@ $(STAMPS)/plugin-$(1): $(shell find plugins/$(1) -type f -not -path '*/build/*' 
 	@touch $$@
 endef
 $(foreach plugin,$(PLUGINS),$(eval $(call PLUGIN_RULE,$(plugin))))
+# mpq has no codec of its own.
+$(STAMPS)/plugin-mpq: $(STAMPS)/plugin-bsc $(STAMPS)/plugin-fp16
 
 clean:
 	rm -rf build $(VENV)

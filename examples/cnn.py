@@ -21,7 +21,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-lr", "--learning-rate", type=float, default=0.01)
     parser.add_argument("-bs", "--batch-size", type=int, default=32)
-    parser.add_argument("-ds", "--data-slice-idx", type=int, default=0, help="which share of the data is this worker's")
+    parser.add_argument("-ds", "--data-slice-idx", type=int, help="which share of the data is this worker's; its rank")
     parser.add_argument("-ep", "--epoch", type=int, default=5)
     parser.add_argument("-sc", "--split-by-class", action="store_true", help="each worker gets its own classes")
     parser.add_argument("-c", "--cpu", action="store_true")
@@ -98,6 +98,8 @@ def main():
         kvstore_dist.pull(idx, param.data(), priority=-idx)
     if not kvstore_dist.trains:
         return
+    if args.data_slice_idx is None:
+        args.data_slice_idx = kvstore_dist.global_rank
 
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
     began, iteration = time.time(), 0

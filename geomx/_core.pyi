@@ -162,18 +162,51 @@ class Node:
         """Ends the run everywhere with this sentence."""
     def close(self) -> None: ...
     def counters(self) -> dict[str, float]:
-        """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", "wan.init_bytes",
+        """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", the same by the wire id of the
+        codec that made it ("wan.up_payload_bytes.FP16", ".RAW" without one), "wan.init_bytes",
         "wan.messages", "wan.dropped_parts", "refused_frames", "encode_s", "decode_s", "update_s", "rounds"."""
 
 class Codec:
-    """A codec outside a node: for tests and benchmarks."""
+    """A codec outside a node: for tests and benchmarks. A slot keeps what a lane's would, for each direction."""
 
-    def __init__(self, name: str, params: Mapping[str, Any] = ..., plugin: str = "") -> None: ...
+    def __init__(
+        self,
+        name: str,
+        params: Mapping[str, Any] = ...,
+        plugin: str = "",
+        make: Callable[[dict[str, Any]], Any] | None = None,
+        answer: str = "gradients",
+    ) -> None:
+        """plugin: the path of a shared library that has it; make: of a codec in Python. answer: what the servers answer
+        with, "gradients" or "parameters"."""
     @property
     def wire_id(self) -> str: ...
-    def encode(self, values: NDArray[Any], slot: int = 0) -> bytes: ...
-    def decode(self, data: bytes, length: int, dtype: str, slot: int = 0) -> NDArray[Any]: ...
-    def accumulate(self, data: bytes, into: NDArray[Any], slot: int = 0) -> None: ...
+    @property
+    def keeps_residual(self) -> bool: ...
+    @property
+    def can_merge(self) -> bool: ...
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What it has counted."""
+    def takes(self, dtype: str) -> bool: ...
+    def encode(self, values: NDArray[Any], slot: int = 0, direction: str = "up") -> bytes:
+        """The next round of this slot, as one part."""
+    def encode_parts(
+        self, values: NDArray[Any], part_length: int, slot: int = 0, direction: str = "up"
+    ) -> list[bytes]:
+        """The next round of this slot, in parts of so many elements."""
+    def decode(
+        self, data: bytes, length: int, dtype: str, slot: int = 0, direction: str = "up"
+    ) -> NDArray[Any]: ...
+    def accumulate(self, data: bytes, into: NDArray[Any], slot: int = 0, direction: str = "up") -> None: ...
+    def give_back(
+        self, data: bytes, slot: int = 0, part_length: int = 0, part: int = 0, direction: str = "up"
+    ) -> None: ...
+    def merge(self, pieces: Sequence[bytes], length: int, dtype: str) -> bytes: ...
+    def score(self, data: bytes, length: int, dtype: str) -> float: ...
+    def max_encoded_size(self, length: int, dtype: str) -> int: ...
+    def save(self, slot: int = 0, direction: str = "up") -> bytes: ...
+    def load(self, data: bytes, length: int, dtype: str, slot: int = 0, direction: str = "up") -> None: ...
 
 def kernel(name: str, *arrays: NDArray[Any]) -> None:
     """Runs one of the core's kernels on arrays, for tests and benchmarks: add_f32, f32_to_f16, f16_to_f32, ..."""

@@ -147,6 +147,12 @@ std::string dtype_word(DType dtype) { return name_of(dtype); }
 std::string tier_word(Tier tier) { return tier == Tier::wan ? "wan" : "lan"; }
 std::string direction_word(Direction direction) { return direction == Direction::up ? "up" : "down"; }
 
+// Four letters without what fills them up: "BSC1", "RAW".
+std::string codec_word(uint32_t wire_id) {
+  std::string word(reinterpret_cast<const char*>(&wire_id), 4);
+  return word.substr(0, word.find_last_not_of(std::string(" \0", 2)) + 1);
+}
+
 struct PyDomain {
   DomainOptions options;
 };
@@ -303,12 +309,16 @@ class PyNode {
       out[prefix + "down_bytes"] = double(t.down_bytes);
       out[prefix + "up_payload_bytes"] = double(t.up_payload_bytes);
       out[prefix + "down_payload_bytes"] = double(t.down_payload_bytes);
+      for (const auto& [id, bytes] : t.up_payload_by_codec) out[prefix + "up_payload_bytes." + codec_word(id)] = double(bytes);
+      for (const auto& [id, bytes] : t.down_payload_by_codec) out[prefix + "down_payload_bytes." + codec_word(id)] = double(bytes);
       out[prefix + "init_bytes"] = double(t.init_bytes);
       out[prefix + "control_bytes"] = double(t.control_bytes);
       out[prefix + "messages"] = double(t.messages);
       out[prefix + "dropped_parts"] = double(t.dropped_parts);
       out["refused_frames"] += double(t.refused_frames);
     }
+    for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.metrics(); }))
+      out[name] += value;
     return out;
   }
   std::map<std::string, std::string> addresses() {
@@ -475,58 +485,155 @@ uint64_t microseconds(double seconds) { return uint64_t(seconds * 1e6); }
 
 // --- codecs and kernels on their own, for tests and benchmarks ---------------------------------------------------------
 
+// A codec outside a node, with the slots that a lane would keep. Tensors are one part unless a length of parts is given.
 class PyCodec {
  public:
-  PyCodec(const std::string& name, nb::object params, const std::string& plugin) {
-    CodecRegistry registry;
-    Status status = plugin.empty() ? Status() : registry.load(plugin);
-    if (status.ok()) status = registry.make(name, params_of(params), &codec_);
+  PyCodec(const std::string& name, nb::object params, const std::string& plugin, nb::object make, const std::string& answer) {
+    PluginHooks hooks;
+    hooks.metric = [counted = metrics_](const std::string& metric, double value) { (*counted)[metric] += value; };
+    hooks.answer = answer == "parameters" ? Content::parameter : Content::gradient;
+    registry_.set_hooks(hooks);
+    Status status = plugin.empty() ? Status() : registry_.load(plugin);
+    is_python_ = !make.is_none();
+    if (is_python_) status = make_python_codec(make, params_of(params), &codec_);
+    else if (status.ok()) status = registry_.make(name, params_of(params), &codec_);
     if (!status.ok()) refuse(status.message());
   }
   std::string wire_id() const {
     const uint32_t id = codec_->wire_id();
     return std::string(reinterpret_cast<const char*>(&id), 4);
   }
-  nb::bytes encode(nb::object array, int slot) {
+  bool keeps_residual() const { return codec_->keeps_residual(); }
+  bool can_merge() const { return codec_->can_merge(); }
+  bool takes(const std::string& dtype) const { return codec_->takes(dtype_named(dtype)); }
+  std::map<std::string, double> metrics() const { return *metrics_; }
+
+  nb::bytes encode(nb::object array, int slot, const std::string& direction) {
+    return nb::cast<nb::bytes>(nb::object(encode_parts(array, 0, slot, direction)[0]));
+  }
+  nb::list encode_parts(nb::object array, uint64_t part_length, int slot, const std::string& direction) {
     const Tensor tensor = tensor_of("values", array, 0, false);
-    const PartView view = whole(tensor.length(), tensor.dtype);
+    Used& used = slot_of(slot, direction, tensor.length(), tensor.dtype);
     const Bytes values = from_raw(tensor.dtype, Bytes::wrap(tensor.data, tensor.num_bytes(), {}));
-    Bytes encoded;
-    Slot& state = slot_of(slot, view);
-    if (codec_->scope() != CodecScope::part) throw_if(codec_->prepare(state, view, values));
-    throw_if(codec_->encode(state, view, values, &encoded));
-    return nb::bytes(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+    std::vector<Bytes> parts;
+    Status status;
+    {
+      const nb::gil_scoped_release nogil;
+      PartView view = used.whole;
+      view.round = ++used.rounds;
+      if (codec_->scope() != CodecScope::part) status = codec_->prepare(*used.slot, view, values);
+      const size_t width = size_of(sum_type(tensor.dtype));
+      const uint64_t step = part_length == 0 ? std::max<uint64_t>(tensor.length(), 1) : part_length;
+      view.num_parts = uint32_t(std::max<uint64_t>((tensor.length() + step - 1) / step, 1));
+      for (view.part = 0; status.ok() && view.part < view.num_parts; ++view.part) {
+        view.offset = view.part * step;
+        view.length = std::min(step, tensor.length() - view.offset);
+        parts.emplace_back();
+        status = codec_->encode(*used.slot, view, values.slice(view.offset * width, view.length * width), &parts.back());
+      }
+    }
+    throw_if(status);
+    nb::list out;
+    for (const Bytes& part : parts) out.append(nb::bytes(reinterpret_cast<const char*>(part.data()), part.size()));
+    return out;
   }
-  void accumulate(nb::bytes data, nb::object into, int) {
+  void accumulate(nb::bytes data, nb::object into, int, const std::string& direction) {
     const Tensor tensor = tensor_of("sum", into, 0, true);
-    throw_if(codec_->accumulate(whole(tensor.length(), tensor.dtype), Bytes::wrap(data.data(), data.size(), {}), tensor.data));
+    if (tensor.dtype == DType::f16 || tensor.dtype == DType::bf16) refuse("sum: halves are summed in float32");
+    const PartView view = whole(tensor.length(), tensor.dtype, direction);
+    const Bytes in = Bytes::wrap(data.data(), data.size(), {});
+    Status status;
+    {
+      const nb::gil_scoped_release nogil;
+      status = codec_->accumulate(view, in, tensor.data);
+    }
+    throw_if(status);
   }
-  nb::object decode(nb::bytes data, uint64_t length, const std::string& dtype, int) {
+  nb::object decode(nb::bytes data, uint64_t length, const std::string& dtype, int, const std::string& direction) {
     Bytes values;
     const DType type = dtype_named(dtype);
-    throw_if(codec_->decode(whole(length, type), Bytes::wrap(data.data(), data.size(), {}), &values));
+    throw_if(codec_->decode(whole(length, type, direction), Bytes::wrap(data.data(), data.size(), {}), &values));
     const Bytes raw = to_raw(type, values);
     nb::object numpy = nb::module_::import_("numpy");
     return numpy.attr("frombuffer")(nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size()), dtype).attr("copy")();
   }
+  void give_back(nb::bytes data, int slot, uint64_t part_length, uint32_t part, const std::string& direction) {
+    Used& used = known_slot(slot, direction);
+    PartView view = used.whole;
+    view.round = used.rounds;
+    if (part_length != 0) {
+      view.part = part;
+      view.offset = std::min(part * part_length, view.tensor_length);
+      view.length = std::min(part_length, view.tensor_length - view.offset);
+    }
+    throw_if(codec_->give_back(*used.slot, view, Bytes::wrap(data.data(), data.size(), {})));
+  }
+  nb::bytes merge(nb::sequence pieces, uint64_t length, const std::string& dtype) {
+    std::vector<Bytes> in;
+    for (nb::handle piece : pieces) {
+      const nb::bytes bytes = nb::cast<nb::bytes>(piece);
+      in.push_back(Bytes::copy(bytes.data(), bytes.size()));
+    }
+    Bytes out;
+    throw_if(codec_->merge(whole(length, dtype_named(dtype), "up"), in, &out));
+    return nb::bytes(reinterpret_cast<const char*>(out.data()), out.size());
+  }
+  double score(nb::bytes data, uint64_t length, const std::string& dtype) {
+    double contribution = 0;
+    throw_if(codec_->score(whole(length, dtype_named(dtype), "up"), Bytes::wrap(data.data(), data.size(), {}), &contribution));
+    return contribution;
+  }
+  uint64_t max_encoded_size(uint64_t length, const std::string& dtype) {
+    return is_python_ ? UINT64_MAX : codec_->max_encoded_size(whole(length, dtype_named(dtype), "up"));
+  }
+  nb::bytes save(int slot, const std::string& direction) {
+    Bytes out;
+    throw_if(codec_->save_slot(*known_slot(slot, direction).slot, &out));
+    return nb::bytes(reinterpret_cast<const char*>(out.data()), out.size());
+  }
+  void load(nb::bytes data, uint64_t length, const std::string& dtype, int slot, const std::string& direction) {
+    Used& used = slot_of(slot, direction, length, dtype_named(dtype));
+    throw_if(codec_->load_slot(*used.slot, Bytes::copy(data.data(), data.size())));
+  }
 
  private:
+  struct Used {
+    PartView whole;
+    uint32_t rounds = 0;
+    std::unique_ptr<Slot> slot;
+  };
   static void throw_if(const Status& status) {
     if (!status.ok()) raise({false, Fault::failed, status.message()});
   }
-  static PartView whole(uint64_t length, DType dtype) {
+  static PartView whole(uint64_t length, DType dtype, const std::string& direction) {
     PartView view;
     view.length = view.tensor_length = length;
     view.dtype = dtype;
+    view.tier = Tier::wan;
+    if (direction != "up" && direction != "down") refuse("direction " + direction + " is not one of up, down");
+    view.direction = direction == "down" ? Direction::down : Direction::up;
     return view;
   }
-  Slot& slot_of(int number, const PartView& view) {
-    auto& slot = slots_[number];
-    if (!slot) slot = codec_->open_slot(view);
-    return *slot;
+  Used& slot_of(int number, const std::string& direction, uint64_t length, DType dtype) {
+    Used& used = slots_[{number, direction}];
+    const PartView view = whole(length, dtype, direction);
+    if (used.slot && (used.whole.length != length || used.whole.dtype != dtype)) refuse("slot " + std::to_string(number) + " holds another tensor");
+    if (used.slot) return used;
+    used.whole = view;
+    used.whole.key = uint32_t(number);
+    used.slot = codec_->open_slot(used.whole);
+    return used;
   }
+  Used& known_slot(int number, const std::string& direction) {
+    auto found = slots_.find({number, direction});
+    if (found == slots_.end()) refuse("slot " + std::to_string(number) + " has not been used");
+    return found->second;
+  }
+  std::shared_ptr<std::map<std::string, double>> metrics_ = std::make_shared<std::map<std::string, double>>();
+  CodecRegistry registry_;
+  bool is_python_ = false;  // then what it returns has no bound
   std::unique_ptr<Codec> codec_;
-  std::map<int, std::unique_ptr<Slot>> slots_;
+  std::map<std::pair<int, std::string>, Used> slots_;
 };
 
 void kernel(const std::string& name, nb::args arrays) {
@@ -673,11 +780,23 @@ NB_MODULE(_core, m) {
       .def_prop_ro("num_all_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.agreement().num_all_workers; }); });
 
   nb::class_<PyCodec>(m, "Codec")
-      .def(nb::init<const std::string&, nb::object, const std::string&>(), "name"_a, "params"_a = nb::dict(), "plugin"_a = "")
+      .def(nb::init<const std::string&, nb::object, const std::string&, nb::object, const std::string&>(), "name"_a,
+           "params"_a = nb::dict(), "plugin"_a = "", "make"_a = nb::none(), "answer"_a = "gradients")
       .def_prop_ro("wire_id", &PyCodec::wire_id)
-      .def("encode", &PyCodec::encode, "values"_a, "slot"_a = 0)
-      .def("decode", &PyCodec::decode, "data"_a, "length"_a, "dtype"_a, "slot"_a = 0)
-      .def("accumulate", &PyCodec::accumulate, "data"_a, "into"_a, "slot"_a = 0);
+      .def_prop_ro("keeps_residual", &PyCodec::keeps_residual)
+      .def_prop_ro("can_merge", &PyCodec::can_merge)
+      .def_prop_ro("metrics", &PyCodec::metrics)
+      .def("takes", &PyCodec::takes, "dtype"_a)
+      .def("encode", &PyCodec::encode, "values"_a, "slot"_a = 0, "direction"_a = "up")
+      .def("encode_parts", &PyCodec::encode_parts, "values"_a, "part_length"_a, "slot"_a = 0, "direction"_a = "up")
+      .def("decode", &PyCodec::decode, "data"_a, "length"_a, "dtype"_a, "slot"_a = 0, "direction"_a = "up")
+      .def("accumulate", &PyCodec::accumulate, "data"_a, "into"_a, "slot"_a = 0, "direction"_a = "up")
+      .def("give_back", &PyCodec::give_back, "data"_a, "slot"_a = 0, "part_length"_a = 0, "part"_a = 0, "direction"_a = "up")
+      .def("merge", &PyCodec::merge, "pieces"_a, "length"_a, "dtype"_a)
+      .def("score", &PyCodec::score, "data"_a, "length"_a, "dtype"_a)
+      .def("max_encoded_size", &PyCodec::max_encoded_size, "length"_a, "dtype"_a)
+      .def("save", &PyCodec::save, "slot"_a = 0, "direction"_a = "up")
+      .def("load", &PyCodec::load, "data"_a, "length"_a, "dtype"_a, "slot"_a = 0, "direction"_a = "up");
   m.def("kernel", &kernel);
   m.def("parse_message", &parse_message, "data"_a);
   m.def("np_dtype", [](const std::string& name) -> nb::object {

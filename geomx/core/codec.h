@@ -24,6 +24,7 @@ DType sum_type(DType dtype);
 
 enum class Direction : uint8_t { up = 0, down = 1 };  // towards, away from the domain's servers
 enum class Tier : uint8_t { lan = 0, wan = 1 };
+enum class Content : uint8_t { gradient = 0, parameter = 1, delta = 2 };  // of the values
 
 constexpr uint32_t fourcc(char a, char b, char c, char d) {
   return uint32_t(uint8_t(a)) | uint32_t(uint8_t(b)) << 8 | uint32_t(uint8_t(c)) << 16 | uint32_t(uint8_t(d)) << 24;
@@ -59,6 +60,7 @@ class Codec {
   // It remembers what it did not send, and takes back what was lost; for others the lane does.
   virtual bool keeps_residual() const { return false; }
   virtual bool takes(DType) const { return true; }
+  virtual bool carries(Content) const { return true; }
 
   virtual std::unique_ptr<Slot> open_slot(const PartView& whole) = 0;  // offset 0, length tensor_length
   // Once a round before the parts are encoded, for codecs whose scope is the tensor. `values` are all its elements.
@@ -95,6 +97,7 @@ struct PluginHooks {
   std::function<uint64_t()> now_us;
   bool is_server = false;
   uint32_t rank = 0, num_members = 0, num_servers = 0;
+  Content answer = Content::gradient;  // what comes down: sums, or what an updater makes of them
 };
 
 // Names -> makers of one node. Holds "identity" from the start.

@@ -157,8 +157,13 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
     const uint64_t bytes = frame_overhead(frame) + frame.body.size();
     counted += bytes;
     count(uint8_t(account), bytes);
-    if (account == Account::up) c.up_payload_bytes += frame.body.size();
-    if (account == Account::down) c.down_payload_bytes += frame.body.size();
+    if (account == Account::up) {
+      c.up_payload_bytes += frame.body.size();
+      if (frame.kind == FrameKind::push) c.up_payload_by_codec[frame.codec] += frame.body.size();
+    } else if (account == Account::down) {
+      c.down_payload_bytes += frame.body.size();
+      c.down_payload_by_codec[frame.codec] += frame.body.size();
+    }
   }
   Message message = pack(header, std::move(frames));
   if (acknowledged) {

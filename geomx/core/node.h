@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "membership.h"
@@ -72,6 +73,7 @@ class Node {
   void leave(const TicketPtr& ticket);
 
   const Counters& counters() const { return counters_; }
+  std::map<std::string, double> metrics() const;  // what plugins count, by their names
   const std::string& name() const { return name_; }
   const Agreement& agreement() const { return agreement_; }
   std::string address(Tier tier) const;
@@ -92,6 +94,7 @@ class Node {
   struct End {
     Tier tier;
     std::unique_ptr<Transport> transport;
+    std::string address;  // that others reach it by
     std::unique_ptr<Link> link;
     Policies policies;
     std::unique_ptr<Membership> membership;
@@ -101,7 +104,7 @@ class Node {
     std::unique_ptr<Aggregator> aggregator;
     uint64_t warned_us = 0;
   };
-  End& open(Tier tier, const DomainOptions& options);
+  End& open(Tier tier);
   Status listen(End& end, const DomainOptions& options);
   void start_scheduler(Tier tier, const DomainOptions& options);
   void meet(Tier tier);
@@ -125,6 +128,11 @@ class Node {
   void on_spec(KeySpec spec);
   void on_sealed();
   Status choose_codecs(Key& key);
+  void offer_to_plugins();
+  // Known once configuring is over.
+  Content answer() const {
+    return optimizer_.empty() || optimizer_ == "none" ? Content::gradient : Content::parameter;
+  }
   std::shared_ptr<Codec> codec(const CodecChoice& choice, Status* status);
   void tick();
   void tell_stalls(End& end);
@@ -141,6 +149,8 @@ class Node {
   TransportMaker make_transport_;
   NodeOptions options_;
   Hooks hooks_;
+  mutable std::mutex metrics_mutex_;
+  std::map<std::string, double> metrics_;
   CodecRegistry codecs_;
   Counters counters_;
   KeyTable keys_;

@@ -182,6 +182,7 @@ void Node::on_spec(KeySpec spec) {
 void Node::on_sealed() {
   if (is_sealed_) return;
   is_sealed_ = true;
+  offer_to_plugins();
   if (root_) {
     std::unique_ptr<Updater> updater;
     if (!optimizer_.empty() && hooks_.make_updater)
@@ -197,6 +198,30 @@ void Node::on_sealed() {
   if (worker_ && !is_over_) worker_->on_sealed();
 }
 
+void Node::offer_to_plugins() {
+  PluginHooks hooks;
+  hooks.log = [this](int level, const std::string& line) { hooks_.log(level, line); };
+  hooks.metric = [this](const std::string& name, double value) {
+    const std::lock_guard<std::mutex> lock(metrics_mutex_);
+    metrics_[name] += value;
+  };
+  hooks.now_us = [this] { return reactor_.now_us(); };
+  const End* wan = end_of(Tier::wan);
+  hooks.is_server = options_.role != NodeRole::worker;
+  if (wan && wan->side) {
+    hooks.rank = wan->side->self.rank;
+    hooks.num_members = wan->side->num_members;
+    hooks.num_servers = wan->side->num_servers;
+  }
+  hooks.answer = answer();
+  codecs_.set_hooks(std::move(hooks));
+}
+
+std::map<std::string, double> Node::metrics() const {
+  const std::lock_guard<std::mutex> lock(metrics_mutex_);
+  return metrics_;
+}
+
 Status Node::choose_codecs(Key& key) {
   for (Tier tier : {Tier::lan, Tier::wan}) {
     for (Direction direction : {Direction::up, Direction::down}) {
@@ -204,6 +229,9 @@ Status Node::choose_codecs(Key& key) {
       Status status;
       if (hooks_.choose) status = hooks_.choose(key.spec.name, key.spec.length(), key.spec.dtype, tier, direction, &choice);
       if (status.ok()) key.codec[size_t(tier)][size_t(direction)] = codec(choice, &status);
+      // Weights come down where the servers have an optimizer: what carries gradients alone leaves them as they are.
+      if (status.ok() && direction == Direction::down && !key.codec_of(tier, direction).carries(answer()))
+        key.codec[size_t(tier)][size_t(direction)] = codec(CodecChoice(), &status);
       if (status.ok() && !key.codec_of(tier, direction).takes(key.spec.dtype))
         status = Status::error("codec " + choice.name + " does not take " + name_of(key.spec.dtype));
       if (status.ok() && root_ && sync_.is_mixed && tier == Tier::wan && direction == Direction::down &&

@@ -19,6 +19,9 @@ static_assert(GX_F32 == int(DType::f32) && GX_F16 == int(DType::f16) && GX_BF16 
                   GX_F64 == int(DType::f64) && GX_I32 == int(DType::i32) && GX_I64 == int(DType::i64) &&
                   GX_U8 == int(DType::u8),
               "the C names of element types are the core's");
+static_assert(GX_GRADIENT == int(Content::gradient) && GX_PARAMETER == int(Content::parameter) &&
+                  GX_DELTA == int(Content::delta),
+              "so are those of contents");
 static_assert(GX_UP == int(Direction::up) && GX_DOWN == int(Direction::down), "so are those of directions");
 static_assert(GX_LAN == int(Tier::lan) && GX_WAN == int(Tier::wan), "and of tiers");
 
@@ -132,6 +135,10 @@ class PluginCodec : public Codec {
   bool can_merge() const override { return (table().caps & GX_CAN_MERGE) != 0 && table().merge != nullptr; }
   bool keeps_residual() const override { return (table().caps & GX_KEEPS_RESIDUAL) != 0; }
   bool takes(DType dtype) const override { return (table().dtypes & GX_DTYPE_BIT(int(dtype))) != 0; }
+  bool carries(Content content) const override {
+    constexpr uint32_t any = GX_CARRIES_GRADIENTS | GX_CARRIES_PARAMETERS | GX_CARRIES_DELTAS;
+    return (table().caps & any) == 0 || (table().caps & (uint32_t(GX_CARRIES_GRADIENTS) << unsigned(content))) != 0;
+  }
 
   std::unique_ptr<Slot> open_slot(const PartView& whole) override {
     auto made = std::make_unique<PluginSlot>(&table());
@@ -172,7 +179,8 @@ class PluginCodec : public Codec {
       return Status::error("it wrote " + std::to_string(buffer.size) + " bytes where it said " +
                            std::to_string(capacity) + " at most");
     }
-    *encoded = to.slice(0, buffer.size);
+    // What is much smaller than it might have been doesn't hold on to all that room while it waits to be sent.
+    *encoded = buffer.size < capacity / 4 ? Bytes::copy(to.data(), buffer.size) : to.slice(0, buffer.size);
     return {};
   }
 
@@ -256,13 +264,14 @@ class PluginCodec : public Codec {
  private:
   static void* raw(const Slot& slot) { return static_cast<const PluginSlot&>(slot).slot; }
 
-  static gx_slice slice_of(const PartView& view, const void* data) {
+  gx_slice slice_of(const PartView& view, const void* data) const {
     gx_slice slice = {};
     slice.struct_size = sizeof(slice);
     slice.dtype = static_cast<gx_dtype>(view.dtype);
     slice.data_dtype = static_cast<gx_dtype>(sum_type(view.dtype));
     slice.direction = static_cast<gx_direction>(view.direction);
     slice.tier = static_cast<gx_tier>(view.tier);
+    if (view.direction == Direction::down) slice.content = static_cast<gx_content>(library_->hooks->answer);
     slice.key = view.key;
     slice.part = view.part;
     slice.num_parts = view.num_parts;
@@ -334,7 +343,8 @@ CodecMaker maker_of(const std::shared_ptr<Library>& library, gx_make_codec make,
     auto codec = std::make_unique<PluginCodec>(library);
     const std::vector<gx_param> items = params_of(params);
     const PluginHooks& hooks = *library->hooks;
-    const gx_site site = {sizeof(gx_site), 0, hooks.is_server, hooks.rank, hooks.num_members, hooks.num_servers};
+    const gx_site site = {sizeof(gx_site), 0, hooks.is_server, hooks.rank, hooks.num_members, hooks.num_servers,
+                          static_cast<gx_content>(hooks.answer)};
     gx_error error = {};
     const gx_status code = make(user, &library->host, &site, {items.data(), items.size()}, &codec->table(), &error);
     if (code != GX_OK) {

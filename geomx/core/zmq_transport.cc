@@ -396,6 +396,9 @@ void ZmqTransport::refuse(const std::string& why) {
 }
 
 void ZmqTransport::on_stranger(const Frames& frames) {
+  // Of a connection that was just accepted the event is there, but perhaps not yet seen by a poll.
+  router_.has_events = true;
+  read_router_events();
   const std::string_view id = frames[0]->text();
   const std::string host = frames.size() > 1 ? frames[1]->peer_host() : "";
   const auto connection = accepted_.find(frames.size() > 1 ? zmq_msg_get(&frames[1]->message, ZMQ_SRCFD) : -1);
@@ -449,8 +452,6 @@ void ZmqTransport::greet(const Frames& frames, const Hello& hello, const std::st
 // Its end will be told by the number of its socket. What has happened to that number before, the greeting itself
 // excepted, is among the events already.
 void ZmqTransport::watch(Peer& peer, int fd) {
-  router_.has_events = true;  // what happened to the descriptor's former connections comes first, however new it is
-  read_router_events();
   const auto connection = accepted_.find(fd);
   if (connection == accepted_.end()) return end(peer);
   if (connection->second.is_peer) end(*peers_[connection->second.peer]);

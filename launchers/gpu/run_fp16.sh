@@ -1,3 +1,3 @@
 #!/bin/sh
 # Half the bytes between parties and inside them: values travel in 16 bits.
-exec "${PYTHON:-python}" -m geomx.run compression=fp16 framework.context=gpu "$@"
+exec "$(dirname "$0")/../example.sh" gpu cnn_fp16.py "$@"

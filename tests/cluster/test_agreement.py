@@ -29,8 +29,16 @@ def test_explicit_settings_of_one_nodes_are_everybodys():
         return dataclasses.replace(spec, settings={"bound": "8"} if spec.name == "party1.worker0" else {})
 
     with LocalCluster([1, 1], change=change) as cluster:
-        assert set(cluster.nodes) == {"global_scheduler", "party0.scheduler", "party1.scheduler", "global_server0",
-                                      "party0.server", "party1.server", "party0.worker0", "party1.worker0"}
+        assert set(cluster.nodes) == {
+            "global_scheduler",
+            "party0.scheduler",
+            "party1.scheduler",
+            "global_server0",
+            "party0.server",
+            "party1.server",
+            "party0.worker0",
+            "party1.worker0",
+        }
         assert len(cluster.agreed) == 5
         assert all(settings["bound"] == "8" for settings in cluster.agreed.values())
 
@@ -96,9 +104,15 @@ def test_a_setting_of_the_configuration_refuses_another_one_of_a_script():
         cluster.run(work)
 
 
-@pytest.mark.parametrize("shape", [{"parties": [3, 2]}, {"parties": [3, 2], "flat": True},
-                                   {"parties": [1, 2], "central_workers": 2, "central_trains": True,
-                                    "global_servers": 2}], ids=["two tiers", "flat", "central"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"parties": [3, 2]},
+        {"parties": [3, 2], "flat": True},
+        {"parties": [1, 2], "central_workers": 2, "central_trains": True, "global_servers": 2},
+    ],
+    ids=["two tiers", "flat", "central"],
+)
 def test_a_world_barrier_waits_for_everybody(shape):
     count, lock = 0, threading.Lock()
 
@@ -217,14 +231,27 @@ def test_an_observing_master_neither_holds_barriers_nor_hangs_in_one():
 
 def test_ranks_and_counts():
     def work(worker):
-        return (worker.party, worker.rank, worker.num_workers, worker.global_rank, worker.num_all_workers,
-                worker.is_master_worker)
+        return (
+            worker.party,
+            worker.rank,
+            worker.num_workers,
+            worker.global_rank,
+            worker.num_all_workers,
+            worker.is_master_worker,
+        )
 
     with LocalCluster([2, 1], central_workers=2, central_trains=True) as cluster:
-        assert cluster.run(work) == [("party0", 0, 2, 0, 5, False), ("party0", 1, 2, 1, 5, False),
-                                     ("party1", 0, 1, 2, 5, False), ("central", 0, 2, 3, 5, True),
-                                     ("central", 1, 2, 4, 5, False)]
+        assert cluster.run(work) == [
+            ("party0", 0, 2, 0, 5, False),
+            ("party0", 1, 2, 1, 5, False),
+            ("party1", 0, 1, 2, 5, False),
+            ("central", 0, 2, 3, 5, True),
+            ("central", 1, 2, 4, 5, False),
+        ]
     with LocalCluster([2, 1], central_workers=1) as cluster:
-        assert cluster.run(work, work)[:3] == [("party0", 0, 2, 0, 3, False), ("party0", 1, 2, 1, 3, False),
-                                               ("party1", 0, 1, 2, 3, False)]
+        assert cluster.run(work, work)[:3] == [
+            ("party0", 0, 2, 0, 3, False),
+            ("party0", 1, 2, 1, 3, False),
+            ("party1", 0, 1, 2, 3, False),
+        ]
         assert cluster.master.is_master_worker

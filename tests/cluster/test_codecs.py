@@ -102,8 +102,16 @@ def test_what_a_lossy_codec_keeps_back_arrives_later(scope, central):
             total += out
         return total
 
-    with LocalCluster([2, 1], global_servers=2, central_workers=central, central_trains=bool(central), config=SPREAD,
-                      codecs={"rounded": Mine}, choose=chosen("rounded", directions=("up",)), deadline_s=10) as cluster:
+    with LocalCluster(
+        [2, 1],
+        global_servers=2,
+        central_workers=central,
+        central_trains=bool(central),
+        config=SPREAD,
+        codecs={"rounded": Mine},
+        choose=chosen("rounded", directions=("up",)),
+        deadline_s=10,
+    ) as cluster:
         totals = cluster.run(work)
     assert all((total == totals[0]).all() for total in totals)
     kept = sum(slot for codec in made for slot in codec.residuals)
@@ -117,8 +125,14 @@ def test_a_codec_on_the_wan_down_gives_all_parties_the_same_value():
         worker.push_pull("k", np.full(10, 0.3, np.float32), out)
         return out.tolist()
 
-    with LocalCluster([2, 1], central_workers=1, central_trains=True, config=SPREAD, codecs={"rounded": Rounded},
-                      choose=chosen("rounded", tiers=("wan",), directions=("down",))) as cluster:
+    with LocalCluster(
+        [2, 1],
+        central_workers=1,
+        central_trains=True,
+        config=SPREAD,
+        codecs={"rounded": Rounded},
+        choose=chosen("rounded", tiers=("wan",), directions=("down",)),
+    ) as cluster:
         assert cluster.run(work) == [[1.0] * 10] * 4  # 4 * 0.3 rounded, for the central party's workers too
 
 
@@ -150,10 +164,13 @@ def test_two_nodes_that_choose_differently_say_so():
             cluster.run(work)
 
 
-@pytest.mark.parametrize(("choice", "sentence"), [
-    ("missing", 'key "k": no codec named missing; there are: back, identity'),
-    ("back", 'key "k": codec back does not take float64'),
-])
+@pytest.mark.parametrize(
+    ("choice", "sentence"),
+    [
+        ("missing", 'key "k": no codec named missing; there are: back, identity'),
+        ("back", 'key "k": codec back does not take float64'),
+    ],
+)
 def test_a_codec_that_can_not_be_had_ends_the_run_in_a_sentence(choice, sentence):
     def work(worker):
         worker.push_pull("k", np.ones(4))
@@ -175,6 +192,11 @@ def test_a_codec_of_whole_tensors_is_refused_on_the_way_down_in_mixed_sync():
         worker.push_pull("k", np.ones(9, np.float32))
 
     with pytest.raises(Error, match="looks at whole tensors, which sync=mixed never has at one time"):  # noqa: SIM117
-        with LocalCluster([1, 1], config=SPREAD, codecs={"whole": Whole}, choose=chosen("whole"),
-                          settings={"sync": {"name": "mixed"}, "optimizer": {"name": "sgd"}}) as cluster:
+        with LocalCluster(
+            [1, 1],
+            config=SPREAD,
+            codecs={"whole": Whole},
+            choose=chosen("whole"),
+            settings={"sync": {"name": "mixed"}, "optimizer": {"name": "sgd"}},
+        ) as cluster:
             cluster.run(work)

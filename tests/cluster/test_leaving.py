@@ -19,10 +19,18 @@ def rounds(worker, count, keys=("k",)):
     return seen
 
 
-@pytest.mark.parametrize("counts", [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [3, 0, 0, 3, 1], [0, 0, 3, 0, 0], [2, 2, 2, 4, 4]])
-@pytest.mark.parametrize("shape", [{"parties": [2, 2, 1]}, {"parties": [2, 2, 1], "flat": True},
-                                   {"parties": [2, 1], "central_workers": 2, "central_trains": True}],
-                         ids=["two tiers", "flat", "central"])
+@pytest.mark.parametrize(
+    "counts", [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [3, 0, 0, 3, 1], [0, 0, 3, 0, 0], [2, 2, 2, 4, 4]]
+)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"parties": [2, 2, 1]},
+        {"parties": [2, 2, 1], "flat": True},
+        {"parties": [2, 1], "central_workers": 2, "central_trains": True},
+    ],
+    ids=["two tiers", "flat", "central"],
+)
 def test_uneven_rounds(shape, counts):
     def work(worker):
         worker.init("k", np.zeros(9, np.float32))
@@ -52,7 +60,7 @@ def test_who_has_left_can_not_push():
     def work(worker):
         worker.push_pull("k", np.ones(3, np.float32))
         worker.leave()
-        with pytest.raises(Error, match="push of key \"k\"|has left|closed"):
+        with pytest.raises(Error, match='push of key "k"|has left|closed'):
             worker.push("k", np.ones(3, np.float32))
 
     with LocalCluster([1, 1]) as cluster:

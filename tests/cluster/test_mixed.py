@@ -106,11 +106,11 @@ def test_nobody_is_further_ahead_than_the_bound(staleness):
             worker.pull("k", out, timeout=5)  # let on by the other's first step
             for _ in range(5):
                 worker.push("k", np.ones(9, np.float32))
-            return None
+            return
         assert reached.wait(10)
         for _ in range(6):
             step(worker, timeout=5)
-        return None
+        return
 
     with cluster_of([1, 1], staleness) as cluster:
         cluster.run(work)
@@ -180,8 +180,9 @@ def test_each_pusher_is_compensated_by_what_it_was_last_given():
             mine[turn + 1].set()
         return seen
 
-    with cluster_of([1, 1, 1], optimizer={"name": "dcasgd", "learning_rate": 0.1, "lamda": 0.5},
-                    global_servers=2) as cluster:
+    with cluster_of(
+        [1, 1, 1], optimizer={"name": "dcasgd", "learning_rate": 0.1, "lamda": 0.5}, global_servers=2
+    ) as cluster:
         results = {turn: value for seen in cluster.run(work) for turn, value in seen.items()}
     weight, backup = initial, [initial] * 3
     for turn, who in enumerate(turns):
@@ -207,7 +208,7 @@ def test_a_late_first_pull_is_what_dcasgd_compensates_from():
             worker.push_pull("k", np.full(9, 1, np.float32), out)
             # It was given the newest weights, so there is no delay to compensate.
             np.testing.assert_allclose(out, before - np.float32(0.1), rtol=1e-6)
-        return None
+        return
 
     with cluster_of([1, 1], optimizer={"name": "dcasgd", "learning_rate": 0.1, "lamda": 10.0}) as cluster:
         cluster.run(work)

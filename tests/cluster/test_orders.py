@@ -87,8 +87,10 @@ def test_a_pull_of_a_key_that_nobody_set_ends_in_a_sentence():
 
     with LocalCluster([1, 1]) as cluster:
         texts = cluster.run(work)
-    assert texts[1] == ('worker 0 of party party1: pull of key "typo" was not done after 0.2 s; key "typo" is not '
-                        "known: nobody has declared it by an init or a push")
+    assert texts[1] == (
+        'worker 0 of party party1: pull of key "typo" was not done after 0.2 s; key "typo" is not '
+        "known: nobody has declared it by an init or a push"
+    )
 
 
 def test_a_push_that_waits_for_the_authority_names_it():
@@ -125,7 +127,7 @@ def test_a_round_that_waits_names_who_is_missing():
     with LocalCluster([2, 1]) as cluster:
         texts = cluster.run(work)
     for text in texts[:2]:
-        assert 'for local server of party party1' in text or "worker 0 of party party1" in text, text
+        assert "for local server of party party1" in text or "worker 0 of party party1" in text, text
 
 
 def test_push_push_pull_gives_the_second_rounds_value():
@@ -276,8 +278,11 @@ def test_a_second_init_changes_nothing():
         assert cluster.run(work) == [(1, 20)] * 2
 
 
-@pytest.mark.parametrize("other", [np.zeros((5, 1), np.float32), np.zeros(6, np.float32), np.zeros(5, np.float16)],
-                         ids=["shape", "length", "dtype"])
+@pytest.mark.parametrize(
+    "other",
+    [np.zeros((5, 1), np.float32), np.zeros(6, np.float32), np.zeros(5, np.float16)],
+    ids=["shape", "length", "dtype"],
+)
 def test_declarations_that_differ_say_who_has_what(other):
     def work(worker):
         worker.init("k", ones() if worker.global_rank == 0 else other)
@@ -295,7 +300,7 @@ def test_declarations_that_differ_say_who_has_what(other):
 def test_a_second_init_of_another_shape_is_refused():
     def work(worker):
         worker.init("k", ones())
-        with pytest.raises(Error, match=r'expected float32 \(5,\) as it was declared, but .* gave float32 \(5, 1\)'):
+        with pytest.raises(Error, match=r"expected float32 \(5,\) as it was declared, but .* gave float32 \(5, 1\)"):
             worker.init("k", np.zeros((5, 1), np.float32))
         with pytest.raises(Error, match=r"gave float32 \(4,\)"):
             worker.push("k", ones(1, 4))

@@ -106,16 +106,27 @@ def test_two_tiers_equal_one_process(optimizer, on_server, central):
     parties = [3, 1, 2]
     config = {"topology": {"bigarray_bound": 20}, "scheduler": {"fifo": {"part_elements": 37}}, "deterministic": True}
     settings = {"optimizer": optimizer.setting} if on_server else {}
-    with LocalCluster(parties, global_servers=2, central_workers=central, central_trains=bool(central), config=config,
-                      settings=settings) as cluster:
+    with LocalCluster(
+        parties,
+        global_servers=2,
+        central_workers=central,
+        central_trains=bool(central),
+        config=config,
+        settings=settings,
+    ) as cluster:
         results = trained(cluster, optimizer, on_server)
     assert all(bits(weights) == bits(results[0]) for weights in results)
     assert bits(results[0]) == bits(alone(parties + [central] * bool(central), optimizer))
 
 
 def test_flat_equals_one_process():
-    with LocalCluster([2, 2, 1], global_servers=2, flat=True, settings={"optimizer": Sgd.setting},
-                      config={"deterministic": True, "topology": {"bigarray_bound": 20}}) as cluster:
+    with LocalCluster(
+        [2, 2, 1],
+        global_servers=2,
+        flat=True,
+        settings={"optimizer": Sgd.setting},
+        config={"deterministic": True, "topology": {"bigarray_bound": 20}},
+    ) as cluster:
         results = trained(cluster, Sgd, True)
     assert all(bits(weights) == bits(results[0]) for weights in results)
     assert bits(results[0]) == bits(alone([1] * 5, Sgd))

@@ -13,8 +13,8 @@ import pytest
 from by_hand import PYTHON, ROOT
 
 ROUNDS = ROOT / "tests" / "process" / "scripts" / "rounds.py"
-DEATH_S, MARGIN_S = 2.0, 3.0
-FAST = {"GEOMX_DEATH_S": str(DEATH_S), "GEOMX_JOIN_S": "8", "GEOMX_WAIT_S": "60", "GEOMX_SLOW_S": "1"}
+DEATH_S, MARGIN_S = 2.0, 3.0  # silence that is death; what may pass until all others have ended besides
+FAST = {"GEOMX_DEATH_S": str(DEATH_S), "GEOMX_JOIN_S": "25", "GEOMX_WAIT_S": "60", "GEOMX_SLOW_S": "1"}
 ROLES = {
     "a.worker0": "worker 0 of party",
     "b.server": "local server of party",
@@ -87,8 +87,8 @@ def test_a_death_while_others_leave_ends_all_nodes(deploy):
 
 
 def test_a_role_that_never_comes_is_named_by_all(deploy):
-    deployment = started(deploy, but=["b.worker0", "a.worker1"], GEOMX_JOIN_S="3")
-    codes = deployment.wait(3 + 5)
+    deployment = started(deploy, but=["b.worker0", "a.worker1"], GEOMX_JOIN_S="5")
+    codes = deployment.wait(5 + 5)
     assert set(codes.values()) == {1}, deployment.story()
     for name in codes:
         assert "lacks 1 of" in deployment.said(name), deployment.story()
@@ -96,8 +96,8 @@ def test_a_role_that_never_comes_is_named_by_all(deploy):
 
 
 def test_a_scheduler_that_never_comes(deploy):
-    deployment = started(deploy, but=["global_scheduler"], GEOMX_JOIN_S="3")
-    codes = deployment.wait(3 + 5)
+    deployment = started(deploy, but=["global_scheduler"], GEOMX_JOIN_S="5")
+    codes = deployment.wait(5 + 5)
     assert set(codes.values()) == {1}, deployment.story()
     assert "the scheduler of the WAN at 127.0.0.1:" in deployment.said("a.worker0")
 

@@ -2,10 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from geomx import bench
-from geomx.bench import Case, kv
+from geomx.bench import Case, codec, kv, traffic
 from geomx.bench import __main__ as command
 from geomx.bench.peers import Side
 
@@ -31,9 +32,9 @@ def fake(quick):
 
 def test_names_are_listed_and_unknown_ones_refused(capsys):
     assert command.main(["--list"]) == 0
-    assert capsys.readouterr().out.split() == ["codec", "kv"]
+    assert capsys.readouterr().out.split() == ["codec", "kv", "traffic"]
     assert command.main(["nosuch"]) == 2
-    assert "'nosuch' given, there are: codec, kv" in capsys.readouterr().err
+    assert "'nosuch' given, there are: codec, kv, traffic" in capsys.readouterr().err
 
 
 class FakeSide(Side):
@@ -66,3 +67,22 @@ def test_a_side_that_dies_is_named_with_its_last_words():
     with pytest.raises(RuntimeError, match="our worker 0 ended: no core here"):
         peer.answer()
     peer.stop()
+
+
+def test_traffic_counts_what_travels_and_checks_what_was_pulled():
+    pytest.importorskip("geomx_bsc", reason="the plugin isn't installed: pip install plugins/bsc")
+    plain, sparse = (
+        traffic.measure(traffic.Job(c, [30_000, 500], 3, 2)) for c in ({"name": "none"}, traffic.CASES["bsc_1pct"])
+    )
+    assert 30 < plain / sparse < 70
+    assert set(traffic.CASES) == {"bsc_1pct_f32", "bsc_1pct", "bsc_01pct"}
+
+
+def test_codecs_are_played_a_tensor(capsys):
+    values = np.random.default_rng(1).standard_normal(50_000, np.float32)
+    codec.play(values)
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[1:]}
+    assert rows["none"][1] == "identity"
+    assert float(rows["none"][3]) == 1.0
+    if "fp16" in rows:
+        assert float(rows["fp16"][3]) == 2.0

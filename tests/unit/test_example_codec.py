@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geomx import _core
 from geomx.api import PartInfo
+from geomx.testing.codec_suite import CodecSuite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin_codec_python"
 
@@ -18,6 +20,19 @@ def codec(monkeypatch):
     yield importlib.import_module("geomx_int8.codec").make({})
     for name in [m for m in sys.modules if m.startswith("geomx_int8")]:
         del sys.modules[name]
+
+
+class TestWhatEveryCodecKeeps(CodecSuite):
+    error = 1 / 254
+    not_finite = "zero"
+    rounds_to_drain = 1
+
+    @pytest.fixture(autouse=True)
+    def _find(self, codec):
+        self.kind = type(codec)
+
+    def make(self):
+        return _core.Codec("int8", make=lambda params: self.kind())
 
 
 def part(length, offset=0, whole=None):

@@ -77,6 +77,7 @@ typedef struct gx_site {
   gx_tier tier;
   uint8_t is_server;
   uint32_t rank, num_members, num_servers;
+  gx_content answer; /* what the servers answer with: sums of gradients, or parameters where they have an optimizer */
 } gx_site;
 
 /* One contiguous part of one tensor in one round. */

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Small tensors travel in 16 bits, large ones sparse between parties.
+exec "$(dirname "$0")/../example.sh" gpu cnn_mpq.py "$@"

@@ -1,0 +1,25 @@
+"""fp16 and bf16 keep what every codec must keep."""
+
+import pytest
+
+pytest.importorskip("geomx_fp16", reason="the plugin isn't installed: pip install plugins/fp16")
+
+from geomx_fp16 import LIBRARY
+
+from geomx import _core
+from geomx.testing.codec_suite import CodecSuite
+
+
+class TestFloat16(CodecSuite):
+    error = 1 / 2048
+    dtypes = ("float32", "float64", "float16")
+
+    def make(self) -> _core.Codec:
+        return _core.Codec("fp16", plugin=str(LIBRARY))
+
+
+class TestBfloat16(CodecSuite):
+    error = 1 / 256
+
+    def make(self) -> _core.Codec:
+        return _core.Codec("bf16", plugin=str(LIBRARY))
