@@ -218,7 +218,7 @@ void Aggregator::close(uint32_t index, uint32_t part, uint32_t line_index) {
   line.held.clear();
   line.in = std::move(in);
   if (line.sum.empty()) line.sum = zeros(key.sum_bytes(part));  // nobody's got through
-  if (on_close_) on_close_(index, part, line.open, line.in, line.sum);
+  if (on_close_) on_close_(index, part, line_index, line.open, line.sum);
   Bytes sum = std::move(line.sum);
   line.sum = Bytes();
   ++side_.counters.rounds;

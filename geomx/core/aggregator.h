@@ -71,7 +71,7 @@ class Aggregator {
   bool has_open_rounds() const;
   MemberSet left() const { return left_; }
   // For tests only.
-  using OnClose = std::function<void(uint32_t key, uint32_t part, uint32_t round, const MemberSet& in, const Bytes& sum)>;
+  using OnClose = std::function<void(uint32_t key, uint32_t part, uint32_t line, uint32_t round, const Bytes& sum)>;
   void on_close(OnClose handler) { on_close_ = std::move(handler); }
   void stop_checking_contributors() { checks_contributors_ = false; }
   void stop_waiting_for_ends() { waits_for_ends_ = false; }

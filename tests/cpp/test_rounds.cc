@@ -133,7 +133,8 @@ class LossyHalf : public TransportPolicy {
 class RandomTree : public OverlayPolicy {
  public:
   RandomTree(uint64_t seed, uint32_t members) : seed_(seed), members_(members) {}
-  Hop up(const PartView& v, NodeId self, NodeId root, const MemberSet& have, uint64_t since_us, uint64_t now_us) override {
+  Hop up(const PartView& v, NodeId self, NodeId root, const MemberSet& have, uint64_t since_us,
+         uint64_t now_us) override {
     const uint64_t hold_us = mix({seed_, v.key, v.part, v.round, self.rank, 1}) % 4000;
     if (now_us < since_us + hold_us && have.count() < members_) return {true, since_us + hold_us, {}};
     std::vector<uint32_t> higher;
@@ -145,8 +146,10 @@ class RandomTree : public OverlayPolicy {
   std::vector<std::pair<uint32_t, MemberSet>> down(const PartView& v, const MemberSet& owed) override {
     std::vector<std::pair<uint32_t, MemberSet>> hops;
     owed.for_each([&](uint32_t m) {
-      if (hops.empty() || draw(v, m) % 2) hops.push_back({m, {}});
-      else hops.back().second.insert(m);
+      if (hops.empty() || draw(v, m) % 2)
+        hops.push_back({m, {}});
+      else
+        hops.back().second.insert(m);
     });
     return hops;
   }
@@ -166,7 +169,10 @@ struct Mutation {
 struct Shape {
   uint32_t parties = 3, servers = 2, keys = 3;
   bool sparse = true, lossy = true, overlay = true, mixed = false;
+  bool central = false;  // the servers' own party has workers too
 };
+
+constexpr uint32_t kStaleness = 2;
 
 // One domain's end of one node.
 struct End {
@@ -174,7 +180,16 @@ struct End {
       uint32_t num_members, KeyTable& keys, std::vector<std::string>& failures)
       : transport(world, reactor, name),
         link(reactor, transport, tier, counters),
-        side{reactor, link, keys, policies, counters, tier, self, num_servers, num_members, self.rank,
+        side{reactor,
+             link,
+             keys,
+             policies,
+             counters,
+             tier,
+             self,
+             num_servers,
+             num_members,
+             self.role == Role::member ? self.rank : num_members,
              [&failures](const std::string& why) { failures.push_back(why); }} {
     REQUIRE(transport.bind("", 0).ok());
     link.set_self(self);
@@ -198,6 +213,7 @@ struct Worker {
   std::unique_ptr<sim::SimReactor> reactor;
   KeyTable keys;
   std::unique_ptr<End> lan;
+  std::string party;
   uint32_t rounds = 0;
   std::vector<uint32_t> round_of_key, parts_waiting;
   uint32_t keys_running = 0;
@@ -215,8 +231,10 @@ struct LocalServer {
 struct GlobalServer {
   std::unique_ptr<sim::SimReactor> reactor;
   KeyTable keys;
-  std::unique_ptr<End> wan;
+  std::unique_ptr<End> wan, lan;
   std::unique_ptr<Root> root;
+  std::unique_ptr<Uplink> uplink;
+  bool has_left = true;
 };
 
 class Cluster {
@@ -225,6 +243,7 @@ class Cluster {
       : seed_(seed), shape_(shape), mutation_(mutation), world_(seed, {50, 4000, 0.3, 0.15}) {
     for (uint32_t k = 0; k < shape.keys; ++k) specs_.push_back(draw_spec(k));
     for (uint32_t s = 0; s < shape.servers; ++s) make_global_server(s);
+    if (shape.central) make_central_party();
     for (uint32_t p = 0; p < shape.parties; ++p) make_party(p);
     connect_wan();
   }
@@ -242,7 +261,7 @@ class Cluster {
     for (auto& party : parties_)
       if (!party->has_left) return "deadlock: a local server is not done";
     for (auto& server : servers_)
-      if (server->wan->aggregator->has_open_rounds()) return "deadlock: a round is open";
+      if (server->wan->aggregator->has_open_rounds() || !server->has_left) return "deadlock: a round is open";
     return check_mass();
   }
 
@@ -288,7 +307,8 @@ class Cluster {
         for (auto& codec : tier) codec = identity;
       if (!shape_.sparse) continue;
       key.codec[size_t(Tier::wan)][size_t(Direction::up)] = std::make_shared<SparseCodec>(CodecScope::tensor);
-      key.codec[size_t(Tier::wan)][size_t(Direction::down)] = std::make_shared<SparseCodec>(CodecScope::shard);
+      if (!shape_.mixed)
+        key.codec[size_t(Tier::wan)][size_t(Direction::down)] = std::make_shared<SparseCodec>(CodecScope::shard);
     }
   }
 
@@ -318,13 +338,53 @@ class Cluster {
                                     shape_.servers, shape_.parties, gs->keys, failures_);
     set_policies(*gs->wan);
     gs->root = std::make_unique<Root>(gs->wan->side, [] {});
-    gs->wan->aggregator = std::make_unique<Aggregator>(gs->wan->side, shape_.parties, MemberSet(), rank, SyncPolicy{}, *gs->root);
+    SyncPolicy sync;
+    sync.is_mixed = shape_.mixed;
+    sync.staleness = kStaleness;
+    gs->wan->aggregator = std::make_unique<Aggregator>(gs->wan->side, shape_.parties + shape_.central, MemberSet(),
+                                                       rank, sync, *gs->root);
     gs->root->serve(gs->wan->aggregator.get());
-    gs->wan->aggregator->on_close([this](uint32_t key, uint32_t part, uint32_t, const MemberSet&, const Bytes& sum) {
-      add_to(applied_[{key, part}], sum);
-    });
+    Aggregator* aggregator = gs->wan->aggregator.get();
+    aggregator->on_close(
+        [this, aggregator](uint32_t key, uint32_t part, uint32_t line, uint32_t round, const Bytes& sum) {
+          add_to(applied_[{key, part}], sum);
+          if (shape_.mixed) check_staleness(*aggregator, key, part, line, round);
+        });
     set_mutations(*gs->wan);
     servers_.push_back(std::move(gs));
+  }
+
+  // Nobody who trains is more than the bound behind the round that closes.
+  void check_staleness(const Aggregator& aggregator, uint32_t key, uint32_t part, uint32_t line, uint32_t round) {
+    std::vector<uint32_t>& closed = closed_[{key, part}];
+    closed.resize(shape_.parties + shape_.central);
+    closed[line] = round;
+    for (uint32_t other = 0; other < closed.size(); ++other)
+      if (!aggregator.left().contains(other) && round > closed[other] + kStaleness)
+        failures_.push_back("a party is further ahead than the bound");
+  }
+
+  // Each global server is a server of the central party's LAN, and a member of the WAN through itself.
+  void make_central_party() {
+    const uint32_t num_workers = 1 + uint32_t(mix({seed_, 19}) % 2);
+    std::vector<End*> lans;
+    for (uint32_t rank = 0; rank < shape_.servers; ++rank) {
+      GlobalServer* gs = servers_[rank].get();
+      gs->lan = std::make_unique<End>(world_, *gs->reactor, "gs" + std::to_string(rank) + ".lan", Tier::lan,
+                                      server(rank), shape_.servers, num_workers, gs->keys, failures_);
+      set_policies(*gs->lan);
+      gs->has_left = false;
+      gs->wan->client = std::make_unique<Client>(gs->wan->side);
+      gs->uplink = std::make_unique<Uplink>(gs->wan->side, *gs->wan->client,
+                                            [gs] { gs->wan->client->leave([gs] { gs->has_left = true; }); });
+      gs->lan->aggregator =
+          std::make_unique<Aggregator>(gs->lan->side, num_workers, MemberSet(), rank, SyncPolicy{}, *gs->uplink);
+      gs->uplink->serve(gs->lan->aggregator.get());
+      set_mutations(*gs->lan);
+      set_mutations(*gs->wan);
+      lans.push_back(gs->lan.get());
+    }
+    for (uint32_t w = 0; w < num_workers; ++w) make_worker(lans, "central", w, num_workers);
   }
 
   void make_party(uint32_t rank) {
@@ -333,8 +393,10 @@ class Cluster {
     ls->reactor = std::make_unique<sim::SimReactor>(world_);
     seal(ls->keys);
     const std::string name = "ls" + std::to_string(rank);
-    ls->lan = std::make_unique<End>(world_, *ls->reactor, name + ".lan", Tier::lan, server(0), 1, num_workers, ls->keys, failures_);
-    ls->wan = std::make_unique<End>(world_, *ls->reactor, name + ".wan", Tier::wan, member(rank), shape_.servers, shape_.parties, ls->keys, failures_);
+    ls->lan = std::make_unique<End>(world_, *ls->reactor, name + ".lan", Tier::lan, server(0), 1, num_workers, ls->keys,
+                                    failures_);
+    ls->wan = std::make_unique<End>(world_, *ls->reactor, name + ".wan", Tier::wan, member(rank), shape_.servers,
+                                    shape_.parties, ls->keys, failures_);
     set_policies(*ls->lan);
     set_policies(*ls->wan);
     ls->wan->client = std::make_unique<Client>(ls->wan->side);
@@ -345,32 +407,42 @@ class Cluster {
         if (mix({seed_, raw->wan->side.self.rank, 13}) % 2) raw->wan->transport.close();  // gone; or lingers
       });
     });
-    ls->lan->aggregator = std::make_unique<Aggregator>(ls->lan->side, num_workers, MemberSet(), 0, SyncPolicy{}, *ls->uplink);
+    ls->lan->aggregator =
+        std::make_unique<Aggregator>(ls->lan->side, num_workers, MemberSet(), 0, SyncPolicy{}, *ls->uplink);
     ls->uplink->serve(ls->lan->aggregator.get());
     set_mutations(*ls->lan);
     set_mutations(*ls->wan);
-    for (uint32_t w = 0; w < num_workers; ++w) make_worker(*ls, name, w, num_workers);
+    for (uint32_t w = 0; w < num_workers; ++w) make_worker({ls->lan.get()}, name, w, num_workers);
     parties_.push_back(std::move(ls));
   }
 
-  void make_worker(LocalServer& ls, const std::string& party, uint32_t rank, uint32_t num_workers) {
+  void make_worker(const std::vector<End*>& servers, const std::string& party, uint32_t rank, uint32_t num_workers) {
     auto worker = std::make_unique<Worker>();
     worker->reactor = std::make_unique<sim::SimReactor>(world_);
     seal(worker->keys);
     const std::string name = party + ".w" + std::to_string(rank);
-    worker->lan = std::make_unique<End>(world_, *worker->reactor, name, Tier::lan, member(rank), 1, num_workers, worker->keys, failures_);
+    worker->lan = std::make_unique<End>(world_, *worker->reactor, name, Tier::lan, member(rank),
+                                        uint32_t(servers.size()), num_workers, worker->keys, failures_);
+    worker->party = party;
     set_policies(*worker->lan);
     worker->lan->client = std::make_unique<Client>(worker->lan->side);
     set_mutations(*worker->lan);
-    worker->lan->connect(server(0), party + ".lan");
-    ls.lan->connect(member(rank), name);
+    for (End* end : servers) {
+      worker->lan->connect(end->side.self, end->transport.address());
+      end->connect(member(rank), name);
+    }
     worker->rounds = 2 + uint32_t(mix({seed_, workers_.size(), 17}) % 6);
     Worker* w = worker.get();
-    worker->lan->client->on_value([this, w](const Frame& frame, bool answers) { if (answers) take(*w, frame); });
+    worker->lan->client->on_value([this, w](const Frame& frame, bool answers) {
+      if (answers) take(*w, frame);
+    });
     workers_.push_back(std::move(worker));
   }
 
   void connect_wan() {
+    for (uint32_t s = 0; s < shape_.servers; ++s)
+      for (uint32_t t = 0; t < shape_.servers; ++t)
+        if (s != t) servers_[s]->wan->connect(server(t), "gs" + std::to_string(t));
     for (uint32_t p = 0; p < shape_.parties; ++p) {
       for (uint32_t s = 0; s < shape_.servers; ++s) {
         parties_[p]->wan->connect(server(s), "gs" + std::to_string(s));
@@ -411,7 +483,8 @@ class Cluster {
     Bytes values;
     const Status status = w.lan->client->decode(frame, &values);
     if (!status.ok()) failures_.push_back(status.message());
-    auto [seen, is_first] = delivered_.emplace(std::make_tuple(frame.key, frame.part, frame.round), values);
+    const std::string whose = shape_.mixed ? w.party : "everybody's";
+    auto [seen, is_first] = delivered_.emplace(std::make_tuple(frame.key, frame.part, frame.round, whose), values);
     if (!is_first && seen->second.text() != values.text()) failures_.push_back("workers got different bytes");
     if (--w.parts_waiting[frame.key] == 0) {
       const uint32_t key = frame.key;
@@ -441,6 +514,8 @@ class Cluster {
         std::vector<double> up = applied_[id], down(parts[part].length);
         up.resize(parts[part].length);
         for (auto& party : parties_) add_residual(up, party->wan->client->lane(), spec.index, part);
+        for (auto& server : servers_)
+          if (server->wan->client) add_residual(up, server->wan->client->lane(), spec.index, part);
         std::vector<double> pushed = pushed_[id];
         pushed.resize(parts[part].length);
         if (up != pushed) return "mass was lost or made on the way up";
@@ -464,7 +539,8 @@ class Cluster {
   std::vector<std::unique_ptr<LocalServer>> parties_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<double>> pushed_, applied_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, Bytes> delivered_;
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> closed_;  // mixed: by party, its newest round
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, std::string>, Bytes> delivered_;
   std::vector<std::string> failures_;
 };
 
@@ -501,6 +577,34 @@ TEST_CASE("invariants hold with each left out") {
     shape.sparse = !(off & 1);
     shape.lossy = !(off & 2);
     shape.overlay = !(off & 4);
+    CAPTURE(off);
+    check_seeds(shape, count);
+  }
+}
+
+TEST_CASE("invariants hold with a central party that trains, with each left out") {
+  const uint64_t count = number_from("GEOMX_SEEDS", 2000) / 20;
+  for (int off = 0; off < 8; ++off) {
+    Shape shape;
+    shape.central = true;
+    shape.sparse = !(off & 1);
+    shape.lossy = !(off & 2);
+    shape.overlay = !(off & 4);
+    CAPTURE(off);
+    check_seeds(shape, count);
+  }
+}
+
+// There is nothing to merge on the way, and each party has values of its own.
+TEST_CASE("invariants hold in mixed sync, and nobody is further ahead than the bound") {
+  const uint64_t count = number_from("GEOMX_SEEDS", 2000) / 20;
+  for (int off = 0; off < 8; ++off) {
+    Shape shape;
+    shape.mixed = true;
+    shape.overlay = false;
+    shape.sparse = !(off & 1);
+    shape.lossy = !(off & 2);
+    shape.central = off & 4;
     CAPTURE(off);
     check_seeds(shape, count);
   }
