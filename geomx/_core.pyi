@@ -1,8 +1,8 @@
 """The C++ core as Python sees it. One `Node` is one node of the cluster; several may live in one process.
 
 Every call that waits releases the GIL, has a deadline and raises `Timeout` with a sentence that names who waited for
-what. Arrays are C-contiguous and are not copied: the caller keeps one that was pushed unchanged, and one that is
-pulled into alive, until the ticket is done.
+what. Arrays are C-contiguous and are not copied: the caller leaves one that was pushed unchanged until the ticket is
+done. A call whose wait ended at its deadline is still under way, and the node keeps its arrays alive until it is done.
 """
 
 from collections.abc import Callable, Mapping, Sequence

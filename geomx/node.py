@@ -186,9 +186,10 @@ class Counting:
                 self._reporter.send("counters", self._node.counters())
 
     def _run(self) -> None:
-        while not self._node.addresses and not self._over.wait(0.02):
-            pass
-        self._reporter.send("listening", dict(self._node.addresses))
+        while not (addresses := self._node.addresses):
+            if self._over.wait(0.02):
+                return  # it could not listen
+        self._reporter.send("listening", dict(addresses))
         with contextlib.suppress(_core.Error):  # closed meanwhile
             while not self._over.wait(COUNT_EVERY_S):
                 self._reporter.send("counters", self._node.counters())

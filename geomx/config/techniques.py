@@ -45,7 +45,7 @@ class Optimizer:
         "server", "server: a pull gives weights; worker: it gives summed gradients", one_of=("server", "worker")
     )
     name: str = option("adam", "adam, sgd, dcasgd, or one that MXNet knows by name")
-    learning_rate: float = option(0.001, "step size", above=0)
+    learning_rate: float = option(0.003, "step size", above=0)
     momentum: float = option(0.0, "of sgd and dcasgd", at_least=0, below=1)
     wd: float = option(0.0, "weight decay", at_least=0)
     beta1: float = option(0.9, "of adam", at_least=0, below=1)

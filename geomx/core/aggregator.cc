@@ -94,12 +94,21 @@ bool Aggregator::add_bytes(const Key& key, Line& line, const Frame& frame) {
   } else if (line.in.empty() && line.sum.empty()) {
     status = codec.decode(view, frame.body, &line.sum);
   } else {
-    if (!line.sum.is_unique()) line.sum = Bytes::copy(line.sum.data(), line.sum.size());
-    status = codec.accumulate(view, frame.body, line.sum.writable());
+    status = accumulate(key, line, view, frame);
   }
   if (status.ok()) return true;
   side_.fail("key \"" + key.spec.name + "\": " + status.message());
   return false;
+}
+
+// In place, or, where the first contribution's memory is not ours to write to, into memory that the sum can leave from.
+Status Aggregator::accumulate(const Key& key, Line& line, const PartView& view, const Frame& frame) {
+  Codec& codec = key.codec_of(side_.tier, Direction::up);
+  if (line.sum.is_unique()) return codec.accumulate(view, frame.body, line.sum.writable());
+  Bytes sum = upstream_.allocate(view.key, view.part, line.sum.size());
+  const Status status = codec.add(view, frame.body, line.sum, sum.writable());
+  line.sum = std::move(sum);
+  return status;
 }
 
 void Aggregator::take_end(NodeId from, const Frame& frame) {

@@ -29,6 +29,8 @@ class Upstream {
   // A closed round's sum, in sum_type; `line` is 0, or the contributor in mixed mode.
   virtual void offer(uint32_t key, uint32_t part, uint32_t line, uint32_t round, Bytes sum, const MemberSet& in,
                      int priority) = 0;
+  // Memory for a sum that will be offered: where it can leave from without being copied.
+  virtual Bytes allocate(uint32_t key, uint32_t part, size_t size) = 0;
   // A value is asked for that has never been here, or (`newest`) that isn't kept current by rounds.
   virtual void want(uint32_t key, uint32_t part) = 0;
   // The authority's initial value, raw.
@@ -124,6 +126,7 @@ class Aggregator {
   void refuse_overlap(const Frame& frame, const Line& line);
   void add_in(const Key& key, Line& line, const Frame& frame);
   bool add_bytes(const Key& key, Line& line, const Frame& frame);
+  Status accumulate(const Key& key, Line& line, const PartView& view, const Frame& frame);
   void judge(uint32_t key, uint32_t part, uint32_t line);
   void judge_all(uint32_t key);
   void judge_droppable(uint32_t key, uint32_t line, uint32_t round);

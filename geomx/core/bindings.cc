@@ -226,7 +226,8 @@ class PyNode {
   std::map<std::string, std::string> start() {
     run([this] { return handle_->start(look_at_signals); });
     std::map<std::string, std::string> settings;
-    handle_->ask<int>([&](Node& node) {
+    // Without the GIL: the node's own thread may be about to ask Python something.
+    ask<int>([&](Node& node) {
       for (const auto& [name, setting] : node.agreement().settings) settings[name] = setting.value;
       return 0;
     });

@@ -74,6 +74,11 @@ class Codec {
   virtual Status decode(const PartView& view, const Bytes& encoded, Bytes* values) = 0;
   // sum += decoded: costs what the part carries.
   virtual Status accumulate(const PartView& view, const Bytes& encoded, void* sum) = 0;
+  // sum = base + decoded, for a base that must stay as it is.
+  virtual Status add(const PartView& view, const Bytes& encoded, const Bytes& base, void* sum) {
+    if (!base.empty()) std::memcpy(sum, base.data(), base.size());
+    return accumulate(view, encoded, sum);
+  }
   // What was encoded and not applied goes back into the residual.
   virtual Status give_back(Slot&, const PartView& view, const Bytes& encoded) = 0;
   // Several encoded parts -> one that carries their sum, exactly; for relays, if can_merge().

@@ -1,6 +1,8 @@
 // Directory: see directory.h.
 #include "directory.h"
 
+#include <algorithm>
+
 namespace geomx {
 
 Directory::Directory(Place place, Settings settings, Events events)
@@ -194,6 +196,12 @@ void Directory::apply(const Frame& frame) {
 // --- barriers: counted by member, so that one that comes twice counts once -------------------------------------------
 
 void Directory::take_barrier(Tier tier, NodeId from, const Frame& frame) {
+  if (frame.key != 0 && frame.round <= world_done_) {  // an observer, who isn't waited for, comes late
+    Frame done(FrameKind::barrier_done);
+    done.key = 1;
+    done.round = frame.round;
+    return reply(tier, from, done);
+  }
   if (tier == Tier::lan) party_barriers_[frame.key != 0].in[frame.round].insert(from.rank);
   else if (place_.is_root && from.role == Role::member) world_barriers_.in[frame.round].insert(from.rank);
   judge_barriers();
@@ -238,6 +246,7 @@ void Directory::judge_world() {
     if (in.contains(world_expected())) complete.push_back(number);
   for (uint32_t number : complete) {
     world_barriers_.in.erase(number);
+    world_done_ = std::max(world_done_, number);
     Frame done(FrameKind::barrier_done);
     done.key = 1;
     done.round = number;

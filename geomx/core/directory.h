@@ -91,6 +91,7 @@ class Directory {
   bool is_sealed_ = false;
   Barrier party_barriers_[2], world_barriers_;  // party: by world; what a party waits for itself, and its share of the world's
   std::set<uint32_t> passed_up_;
+  uint32_t world_done_ = 0;  // the newest world barrier that everybody who is waited for has passed
   MemberSet party_left_, wan_left_;
 };
 

@@ -103,6 +103,13 @@ class IdentityCodec : public Codec {
     return {};
   }
 
+  Status add(const PartView& view, const Bytes& encoded, const Bytes& base, void* sum) override {
+    if (view.dtype != DType::f32) return Codec::add(view, encoded, base, sum);
+    Status status = check_encoded_size(view, encoded.size());
+    if (status.ok()) sum_f32(static_cast<float*>(sum), base.data(), encoded.data(), view.length);
+    return status;
+  }
+
   Status give_back(Slot&, const PartView&, const Bytes&) override {
     return Status::error("codec identity keeps no residual: what is lost has to be kept by who sends it");
   }

@@ -35,6 +35,7 @@ void Link::set_peer(NodeId node, PeerId peer) {
   node_of_[peer] = node.packed();
   Peer& entry = peers_[node.packed()];
   entry.id = peer;
+  entry.is_connected = true;
   mark(node.packed(), entry);
 }
 
@@ -70,7 +71,8 @@ void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel) {
 
 Bytes Link::allocate(NodeId to, size_t size) {
   auto found = peers_.find(to.packed());
-  return found == peers_.end() ? Bytes::allocate(size) : transport_.allocate(found->second.id, size);
+  const bool is_connected = found != peers_.end() && found->second.is_connected;
+  return is_connected ? transport_.allocate(found->second.id, size) : Bytes::allocate(size);
 }
 
 bool Link::is_idle() const {
@@ -96,7 +98,7 @@ void Link::pump() {
   for (uint32_t node : nodes) {
     Peer& peer = peers_[node];
     peer.is_dirty = false;
-    pump_peer(peer);
+    if (peer.is_connected) pump_peer(peer);
   }
 }
 

@@ -31,7 +31,12 @@ class Link {
 
   // Frames to `node` go over this connection from now on; a node that connected to us is learnt by itself.
   void set_peer(NodeId node, PeerId peer);
-  bool knows(NodeId node) const { return peers_.count(node.packed()) != 0; }
+  bool knows(NodeId node) const {
+    auto found = peers_.find(node.packed());
+    return found != peers_.end() && found->second.is_connected;
+  }
+  // This node will connect to us; what is sent to it before waits.
+  void expect(NodeId node) { peers_[node.packed()]; }
 
   // Control: at once, beside the credit.
   void send(NodeId to, Frame frame);
@@ -57,6 +62,7 @@ class Link {
   using Heap = std::vector<Queued>;
   struct Peer {
     PeerId id = 0;
+    bool is_connected = false;            // else what is sent waits until it is
     std::vector<Frame> urgent;            // acknowledgements and control
     Heap ranked;
     std::map<uint8_t, Heap> lossy;  // channel -> frames

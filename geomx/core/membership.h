@@ -14,13 +14,16 @@ enum class Fault { refused, timeout, failed };
 class Membership {
  public:
   struct Events {
-    std::function<void(const Roster&)> on_roster;     // we are in; everybody of the domain is known
-    std::function<void(const Agreement&)> on_ready;   // the whole deployment is up
+    std::function<void(const Roster&)> on_roster;    // we are in; everybody of the domain is known
+    std::function<void(const Agreement&)> on_ready;  // the whole deployment is up
     std::function<void(Fault, const std::string&)> on_failed;
   };
   Membership(Reactor& reactor, Link& link, Transport& transport, std::string scheduler_address, std::string domain,
              uint64_t join_us, uint64_t death_us, Events events);
 
+  // Gets in touch with the scheduler, so that each notices when the other fails or dies, also before this node can
+  // join: `who` says what it is about to join as.
+  void meet(const std::string& who);
   void join(const JoinRequest& request);
   void take(PeerId peer, const Frame& frame);
   void settle(const Agreement& agreement);  // a server tells its party
@@ -44,6 +47,7 @@ class Membership {
   Events events_;
   PeerId scheduler_ = 0;
   Roster roster_;
+  std::string who_;  // empty once we have asked to be let in
   bool is_joined_ = false, is_over_ = false;
   uint64_t last_heard_us_ = 0;  // 0: not yet
   std::function<void()> gone_;

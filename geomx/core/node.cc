@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kTickUs = 1'000'000;
 constexpr uint64_t kGraceUs = 1'000'000;  // for the scheduler's word about a node that is gone: it knows more
+constexpr uint64_t kPartiesFirstUs = 1'000'000;  // a party that isn't complete says more than the WAN that waits for it
 constexpr int kLingerAfterFailureMs = 500;
 constexpr int kInfo = 20;
 
@@ -41,7 +42,10 @@ void Node::start() {
     const Tier tier = options_.lan.is_given ? Tier::lan : Tier::wan;
     start_scheduler(tier, tier == Tier::lan ? options_.lan : options_.wan);
   } else {
-    join(options_.lan.is_given ? Tier::lan : Tier::wan);
+    for (Tier tier : {Tier::lan, Tier::wan})
+      if (!is_over_ && (tier == Tier::lan ? options_.lan : options_.wan).is_given) meet(tier);
+    // Who is in both first joins its party, and tells the WAN then whom it stands for.
+    if (!is_over_) first_end().membership->join(request(first_end().tier));
   }
 }
 
@@ -88,7 +92,7 @@ void Node::start_scheduler(Tier tier, const DomainOptions& options) {
   registry.domain = domain_name(tier);
   registry.num_servers = options.num_servers;
   registry.num_members = options.num_members;
-  registry.join_us = options_.join_us;
+  registry.join_us = options_.join_us + (tier == Tier::wan ? kPartiesFirstUs : 0);
   registry.death_us = options_.death_us;
   for (const auto& [key, value] : options_.settings) registry.settings[key] = {value, ""};
   end.registry = std::make_unique<Registry>(reactor_, *end.link, std::move(registry), hooks_.log);
@@ -102,7 +106,7 @@ void Node::start_scheduler(Tier tier, const DomainOptions& options) {
   hooks_.on_ready({});
 }
 
-void Node::join(Tier tier) {
+void Node::meet(Tier tier) {
   const DomainOptions& options = tier == Tier::lan ? options_.lan : options_.wan;
   End& end = open(tier, options);
   if (Status status = listen(end, options); !status.ok()) return refuse_here(status.message());
@@ -118,7 +122,11 @@ void Node::join(Tier tier) {
   end.membership = std::make_unique<Membership>(reactor_, *end.link, *end.transport,
                                                 to_address(options.scheduler_host, options.scheduler_port),
                                                 domain_name(tier), options_.join_us, options_.death_us, std::move(events));
-  end.membership->join(request(tier));
+  end.membership->meet(description());
+}
+
+std::string Node::description() const {
+  return "a " + title() + (party().empty() ? "" : " of party " + party()) + " (pid " + std::to_string(getpid()) + " on " + host_name() + ")";
 }
 
 JoinRequest Node::request(Tier tier) const {
@@ -156,7 +164,7 @@ void Node::on_roster(Tier tier, const Roster& roster) {
   const bool is_worker = options_.role == NodeRole::worker;
   name_ = roster.name_of(roster.self);
   if (tier == Tier::lan && is_worker) return;  // until the party's server says that all is up
-  if (tier == Tier::lan) return join(Tier::wan);
+  if (tier == Tier::lan) return ends_[size_t(Tier::wan)]->membership->join(request(Tier::wan));
   on_ready(agree());
 }
 

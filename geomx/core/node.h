@@ -106,7 +106,8 @@ class Node {
   End& open(Tier tier, const DomainOptions& options);
   Status listen(End& end, const DomainOptions& options);
   void start_scheduler(Tier tier, const DomainOptions& options);
-  void join(Tier tier);
+  void meet(Tier tier);
+  std::string description() const;
   JoinRequest request(Tier tier) const;
   std::string title() const;
   std::string domain_name(Tier tier) const;

@@ -67,32 +67,35 @@ HWY_INLINE void store_some(hn::Vec<D> vector, D d, void* to, size_t count) {
 
 // ---- sums ----------------------------------------------------------------------------------------------------------
 
+// sum = base + values; base may be sum itself.
 template <typename T>
-HWY_INLINE void add(T* sum, const void* values, size_t n) {
+HWY_INLINE void add(T* sum, const void* base, const void* values, size_t n) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
+  const T* to = static_cast<const T*>(base);
   const T* from = static_cast<const T*>(values);
   size_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto a = hn::Add(hn::LoadU(d, sum + i), load(d, from + i));
-    const auto b = hn::Add(hn::LoadU(d, sum + i + lanes), load(d, from + i + lanes));
-    const auto c = hn::Add(hn::LoadU(d, sum + i + 2 * lanes), load(d, from + i + 2 * lanes));
-    const auto e = hn::Add(hn::LoadU(d, sum + i + 3 * lanes), load(d, from + i + 3 * lanes));
+    const auto a = hn::Add(load(d, to + i), load(d, from + i));
+    const auto b = hn::Add(load(d, to + i + lanes), load(d, from + i + lanes));
+    const auto c = hn::Add(load(d, to + i + 2 * lanes), load(d, from + i + 2 * lanes));
+    const auto e = hn::Add(load(d, to + i + 3 * lanes), load(d, from + i + 3 * lanes));
     hn::StoreU(a, d, sum + i);
     hn::StoreU(b, d, sum + i + lanes);
     hn::StoreU(c, d, sum + i + 2 * lanes);
     hn::StoreU(e, d, sum + i + 3 * lanes);
   }
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Add(hn::LoadU(d, sum + i), load(d, from + i)), d, sum + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Add(load(d, to + i), load(d, from + i)), d, sum + i);
   const size_t rest = n - i;
-  store_some(hn::Add(load_some(d, sum + i, rest), load_some(d, from + i, rest)), d, sum + i, rest);
+  store_some(hn::Add(load_some(d, to + i, rest), load_some(d, from + i, rest)), d, sum + i, rest);
 }
 
-void add_f32(float* sum, const void* values, size_t n) { add(sum, values, n); }
-void add_f64(double* sum, const void* values, size_t n) { add(sum, values, n); }
-void add_i32(int32_t* sum, const void* values, size_t n) { add(sum, values, n); }
-void add_i64(int64_t* sum, const void* values, size_t n) { add(sum, values, n); }
-void add_u8(uint8_t* sum, const void* values, size_t n) { add(sum, values, n); }
+void sum_f32(float* sum, const void* a, const void* b, size_t n) { add(sum, a, b, n); }
+void add_f32(float* sum, const void* values, size_t n) { add(sum, sum, values, n); }
+void add_f64(double* sum, const void* values, size_t n) { add(sum, sum, values, n); }
+void add_i32(int32_t* sum, const void* values, size_t n) { add(sum, sum, values, n); }
+void add_i64(int64_t* sum, const void* values, size_t n) { add(sum, sum, values, n); }
+void add_u8(uint8_t* sum, const void* values, size_t n) { add(sum, sum, values, n); }
 
 // ---- half precision ------------------------------------------------------------------------------------------------
 
@@ -426,6 +429,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geomx {
 
+HWY_EXPORT(sum_f32);
 HWY_EXPORT(add_f32);
 HWY_EXPORT(add_f64);
 HWY_EXPORT(add_i32);
@@ -443,6 +447,7 @@ HWY_EXPORT(sgd_step);
 HWY_EXPORT(adam_step);
 HWY_EXPORT(dcasgd_step);
 
+void sum_f32(float* sum, const void* a, const void* b, size_t n) { HWY_DYNAMIC_DISPATCH(sum_f32)(sum, a, b, n); }
 void add_f32(float* sum, const void* values, size_t n) { HWY_DYNAMIC_DISPATCH(add_f32)(sum, values, n); }
 void add_f64(double* sum, const void* values, size_t n) { HWY_DYNAMIC_DISPATCH(add_f64)(sum, values, n); }
 void add_i32(int32_t* sum, const void* values, size_t n) { HWY_DYNAMIC_DISPATCH(add_i32)(sum, values, n); }

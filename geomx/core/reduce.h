@@ -9,6 +9,8 @@
 
 namespace geomx {
 
+// sum[i] = a[i] + b[i]
+void sum_f32(float* sum, const void* a, const void* b, size_t n);
 // sum[i] += values[i]
 void add_f32(float* sum, const void* values, size_t n);
 void add_f64(double* sum, const void* values, size_t n);

@@ -8,13 +8,15 @@ namespace geomx {
 namespace {
 
 constexpr uint64_t kRollCallUs = 5'000'000;
+constexpr uint64_t kLateUs = 2'000'000;
 constexpr int kInfo = 20, kWarning = 30, kError = 40;  // as in Python's logging
 
 std::string seconds_text(uint64_t us) { return std::to_string(us / 1'000'000) + " s"; }
 
 }  // namespace
 
-Registry::Registry(Reactor& reactor, Link& link, RegistryOptions options, std::function<void(int, const std::string&)> log)
+Registry::Registry(Reactor& reactor, Link& link, RegistryOptions options,
+                   std::function<void(int, const std::string&)> log)
     : reactor_(reactor), link_(link), options_(std::move(options)), log_(std::move(log)) {
   for (auto& [name, setting] : options_.settings) setting.origin = "the scheduler of " + options_.domain;
 }
@@ -26,18 +28,24 @@ void Registry::start() {
 }
 
 void Registry::take(NodeId, PeerId peer, const Frame& frame) {
-  if (frame.kind == FrameKind::join) return take_join(peer, frame);
   Node* node = find(peer);
-  if (node == nullptr || is_over_) return;
+  if (is_over_) {
+    if (node == nullptr) link_.send_to_peer(peer, last_word_);
+    return;
+  }
+  if (frame.kind == FrameKind::join) return take_join(peer, frame);
+  if (node == nullptr) return take_visit(peer, frame);
   node->last_heard_us = reactor_.now_us();
   switch (frame.kind) {
-    case FrameKind::heartbeat: return link_.send_to_peer(peer, Frame(FrameKind::heartbeat));
+    case FrameKind::heartbeat:
+      return link_.send_to_peer(peer, Frame(FrameKind::heartbeat));
     case FrameKind::settled: {
       Frame ready(FrameKind::ready);
       ready.body = frame.body;
       return broadcast(ready);
     }
-    case FrameKind::fail: return fail(Reader(frame.body).text());
+    case FrameKind::fail:
+      return fail(Reader(frame.body).text());
     case FrameKind::bye:
       node->has_left = true;
       link_.send_to_peer(peer, Frame(FrameKind::bye));
@@ -46,13 +54,28 @@ void Registry::take(NodeId, PeerId peer, const Frame& frame) {
         done_({});
       }
       return;
-    default: return;
+    default:
+      return;
+  }
+}
+
+void Registry::take_visit(PeerId peer, const Frame& frame) {
+  Reader in(frame.body);
+  const std::string text = in.text();
+  if (!in.done()) return;
+  if (frame.kind == FrameKind::heartbeat) {
+    if (!is_ready_ && !visitors_.count(peer)) log_(kInfo, text + " is about to join " + options_.domain);
+    if (!is_ready_) visitors_[peer] = {text, reactor_.now_us()};
+    link_.send_to_peer(peer, Frame(FrameKind::heartbeat));
+  } else if (frame.kind == FrameKind::fail && visitors_.count(peer)) {
+    fail(text);
   }
 }
 
 void Registry::take_join(PeerId peer, const Frame& frame) {
   JoinRequest request;
   if (find(peer) != nullptr) return;  // asked twice
+  visitors_.erase(peer);
   auto refuse = [&](const std::string& why) {
     Frame answer(FrameKind::refuse);
     answer.body = Writer().text(why).finish();
@@ -60,7 +83,6 @@ void Registry::take_join(PeerId peer, const Frame& frame) {
     log_(kWarning, "refused " + describe(request) + ": " + why);
   };
   if (!JoinRequest::read(frame.body, &request)) return refuse("its request to join is malformed");
-  if (is_over_) return refuse(options_.domain + " has failed");
   if (const auto why = reason_to_refuse(request)) return refuse(*why);
   if (const Status status = adopt_counts(request, describe(request)); !status.ok()) {
     refuse(status.message());
@@ -82,7 +104,8 @@ std::optional<std::string> Registry::reason_to_refuse(const JoinRequest& request
     return options_.domain + " is complete: " + std::to_string(count(request.role)) + " " + role +
            " have joined; is an older process of this job still running, or a count too small?";
   for (const Node& node : nodes_)
-    if (request.wanted_rank >= 0 && node.request.role == request.role && node.request.wanted_rank == request.wanted_rank)
+    if (request.wanted_rank >= 0 && node.request.role == request.role &&
+        node.request.wanted_rank == request.wanted_rank)
       return "rank " + std::to_string(request.wanted_rank) + " of " + options_.domain + " is taken by " +
              describe(node.request);
   return std::nullopt;
@@ -98,7 +121,8 @@ Status Registry::adopt_counts(const JoinRequest& request, const std::string& who
     *ours = theirs;
     return {};
   };
-  if (Status status = compare(&options_.num_servers, request.num_servers, title_of(Role::server) + "s"); !status.ok()) return status;
+  if (Status status = compare(&options_.num_servers, request.num_servers, title_of(Role::server) + "s"); !status.ok())
+    return status;
   return compare(&options_.num_members, request.num_members, title_of(Role::member) + "s");
 }
 
@@ -175,6 +199,7 @@ Status Registry::unite_settings(Settings* all) const {
 
 void Registry::complete() {
   is_ready_ = true;
+  visitors_.clear();  // too many: they are refused when they ask
   Settings settings;
   for (Role role : {Role::server, Role::member})
     if (Status status = give_ranks(role); !status.ok()) return refuse_all(status.message());
@@ -215,26 +240,27 @@ Roster Registry::make_roster(const Settings& settings) const {
 void Registry::broadcast(const Frame& frame) {
   for (const Node& node : nodes_)
     if (!node.has_left) link_.send_to_peer(node.peer, frame);
+  for (const auto& [peer, visitor] : visitors_) link_.send_to_peer(peer, frame);
 }
 
 void Registry::refuse_all(const std::string& why, bool is_timeout) {
-  if (is_over_) return;
-  is_over_ = true;
   Frame frame(FrameKind::refuse);
   frame.key = is_timeout;
-  frame.body = Writer().text(why).finish();
-  broadcast(frame);
-  log_(kError, why);
-  done_(Status::error(why));
+  if (!is_over_) log_(kError, why);
+  end(std::move(frame), why);
 }
 
-void Registry::fail(const std::string& message) {
+void Registry::fail(const std::string& message) { end(Frame(FrameKind::fail), message); }
+
+// Where not all have come, latecomers hear it too, for a moment: else they would look for us until their own deadline.
+void Registry::end(Frame last_word, const std::string& why) {
   if (is_over_) return;
   is_over_ = true;
-  Frame frame(FrameKind::fail);
-  frame.body = Writer().text(message).finish();
-  broadcast(frame);
-  done_(Status::error(message));
+  last_word.body = Writer().text(why).finish();
+  last_word_ = std::move(last_word);
+  broadcast(last_word_);
+  if (is_ready_) return done_(Status::error(why));
+  reactor_.after(kLateUs, [this, why] { done_(Status::error(why)); });
 }
 
 std::string Registry::missing_text() const {
@@ -254,9 +280,12 @@ void Registry::call_roll(bool is_last) {
   if (is_ready_ || is_over_) return;
   std::string here;
   for (const Node& node : nodes_) here += (here.empty() ? "" : ", ") + describe(node.request);
-  const std::string roll = options_.domain + " still lacks " + missing_text() + "; here: " + (here.empty() ? "nobody" : here);
-  if (is_last) return refuse_all(options_.domain + " was not complete after " + seconds_text(options_.join_us) +
-                                 ": it lacks " + missing_text() + "; here: " + (here.empty() ? "nobody" : here), true);
+  const std::string roll =
+      options_.domain + " still lacks " + missing_text() + "; here: " + (here.empty() ? "nobody" : here);
+  if (is_last)
+    return refuse_all(options_.domain + " was not complete after " + seconds_text(options_.join_us) + ": it lacks " +
+                          missing_text() + "; here: " + (here.empty() ? "nobody" : here),
+                      true);
   log_(kWarning, roll);
   reactor_.after(kRollCallUs, [this] { call_roll(false); });
 }
@@ -267,13 +296,18 @@ void Registry::watch() {
     if (node.has_left || reactor_.now_us() - node.last_heard_us <= options_.death_us) continue;
     return fail(name_of(node) + " was not heard of for " + seconds_text(options_.death_us) + "; its own log says more");
   }
+  for (const auto& [peer, visitor] : visitors_)
+    if (reactor_.now_us() - visitor.last_heard_us > options_.death_us)
+      return fail(visitor.who + " was not heard of for " + seconds_text(options_.death_us) + "; its own log says more");
   reactor_.after(options_.death_us / 8, [this] { watch(); });
 }
 
 void Registry::lose(PeerId peer) {
   const Node* node = find(peer);
-  if (node == nullptr || node->has_left || is_over_) return;
-  fail(name_of(*node) + " ended without a good-bye: its connection was closed; its own log says more");
+  const auto visitor = visitors_.find(peer);
+  if (is_over_ || (node == nullptr && visitor == visitors_.end()) || (node != nullptr && node->has_left)) return;
+  fail((node ? name_of(*node) : visitor->second.who) +
+       " ended without a good-bye: its connection was closed; its own log says more");
 }
 
 // Before all are there a node has no number yet.

@@ -13,10 +13,10 @@ namespace geomx {
 
 struct RegistryOptions {
   Tier tier = Tier::lan;
-  std::string domain;          // "party A", "the WAN", for messages
+  std::string domain;                         // "party A", "the WAN", for messages
   uint32_t num_servers = 0, num_members = 0;  // 0: whatever the nodes say
   uint64_t join_us = 0, death_us = 0;
-  Settings settings;           // set explicitly on the scheduler itself
+  Settings settings;  // set explicitly on the scheduler itself
 };
 
 class Registry {
@@ -40,7 +40,13 @@ class Registry {
     uint64_t last_heard_us = 0;
     bool has_left = false;
   };
+  // A node that is not ready to join yet, but wants to know whether we live.
+  struct Visitor {
+    std::string who;
+    uint64_t last_heard_us = 0;
+  };
   void take_join(PeerId peer, const Frame& frame);
+  void take_visit(PeerId peer, const Frame& frame);
   Status adopt_counts(const JoinRequest& request, const std::string& who);
   std::optional<std::string> reason_to_refuse(const JoinRequest& request) const;
   uint32_t count(Role role) const;
@@ -52,6 +58,7 @@ class Registry {
   Roster make_roster(const Settings& settings) const;
   void broadcast(const Frame& frame);
   void refuse_all(const std::string& why, bool is_timeout = false);
+  void end(Frame last_word, const std::string& why);
   void call_roll(bool is_last);
   std::string title_of(Role role) const;
   std::string missing_text() const;
@@ -66,7 +73,9 @@ class Registry {
   std::function<void(int, const std::string&)> log_;
   std::function<void(const Status&)> done_;
   std::vector<Node> nodes_;
+  std::map<PeerId, Visitor> visitors_;  // until all are there
   bool is_ready_ = false, is_over_ = false;
+  Frame last_word_{FrameKind::fail};  // once it is over
 };
 
 }  // namespace geomx

@@ -87,7 +87,10 @@ void Relay::pass_on(const Frame& value) {
   Frame next = value;
   next.forward = owed - MemberSet::of(first);
   next.flags &= uint8_t(~kForward);
-  side_.link.send_ranked(member(first), std::move(next), 0, 0);
+  // The central party is behind the server that has the part.
+  const bool is_central = first >= side_.num_members;
+  const NodeId to = is_central ? server(side_.server_of(*side_.keys.find(value.key), value.part)) : member(first);
+  side_.link.send_ranked(to, std::move(next), 0, 0);
 }
 
 void Relay::forget(uint32_t key, uint32_t part, uint32_t round) {

@@ -20,12 +20,18 @@ void Root::offer(uint32_t index, uint32_t part, uint32_t line, uint32_t round, B
   if (weights.size() != sum.size())
     return side_.fail("key \"" + key.spec.name + "\" has no initial value, which a server optimizer needs; init it first");
   const auto start = std::chrono::steady_clock::now();
-  Bytes next = Bytes::copy(weights.data(), weights.size());  // the old ones may still be on their way to members
+  Bytes next = side_.link.allocate(member(0), weights.size());  // the old ones may still be on their way to members
+  if (!next.empty()) std::memcpy(next.writable(), weights.data(), weights.size());
   const Status status = updater_->step(key.view(part, round, side_.tier, Direction::up), line, sum.data(), next.writable());
   if (!status.ok()) return side_.fail("key \"" + key.spec.name + "\": " + status.message());
   weights = next;
   side_.counters.update_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   aggregator_->finish(index, part, line, std::move(next));
+}
+
+// The sum is what members get, unless an updater makes something else of it.
+Bytes Root::allocate(uint32_t, uint32_t, size_t size) {
+  return updater_ ? Bytes::allocate(size) : side_.link.allocate(member(0), size);
 }
 
 // Keys that nobody initialised begin at zero; for others the authority's value will come.

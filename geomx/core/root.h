@@ -14,6 +14,7 @@ class Root : public Upstream {
 
   void offer(uint32_t key, uint32_t part, uint32_t line, uint32_t round, Bytes sum, const MemberSet& in,
              int priority) override;
+  Bytes allocate(uint32_t key, uint32_t part, size_t size) override;
   void want(uint32_t key, uint32_t part) override;
   void initial(uint32_t key, uint32_t part, Bytes raw) override;
   void all_left() override { on_all_left_(); }

@@ -2,6 +2,11 @@
 #include "sim.h"
 
 namespace geomx::sim {
+namespace {
+
+constexpr uint64_t kRetryUs = 20'000;
+
+}  // namespace
 
 uint64_t SimReactor::now_us() const { return world_.now_us(); }
 
@@ -70,19 +75,31 @@ void SimTransport::send(PeerId peer, uint8_t channel, Message message) {
 }
 
 void SimTransport::deliver(const std::string& to, uint8_t channel, const Message& message) {
-  world_.schedule(world_.now_us() + world_.delay_us(), [to, channel, message, from = name_, &world = world_] {
-    auto found = world.listening_.find(to);
-    if (found == world.listening_.end()) return;  // gone
+  const auto fixed = world_.delays_.find({name_, to});
+  const uint64_t delay_us = fixed == world_.delays_.end() ? world_.delay_us() : fixed->second;
+  world_.schedule(world_.now_us() + delay_us,
+                  [to, channel, message, from = name_, &world = world_] { arrive(world, from, to, channel, message); });
+}
+
+// What comes before the other listens waits for it, as on a connection that is tried again and again.
+void SimTransport::arrive(World& world, const std::string& from, const std::string& to, uint8_t channel,
+                          const Message& message) {
+  auto found = world.listening_.find(to);
+  if (found != world.listening_.end()) {
     SimTransport& other = *found->second;
     other.reactor_.run_turn([&] {
       if (other.receiver_) other.receiver_(other.peer_of(from), channel, message);
     });
-  });
+  } else if (world.gone_.count(to) == 0) {
+    world.schedule(world.now_us() + kRetryUs, [=, &world] { arrive(world, from, to, channel, message); });
+  }
 }
 
 void SimTransport::close() {
   auto found = world_.listening_.find(name_);
-  if (found != world_.listening_.end() && found->second == this) world_.listening_.erase(found);
+  if (found == world_.listening_.end() || found->second != this) return;
+  world_.listening_.erase(found);
+  world_.gone_.insert(name_);
 }
 
 }  // namespace geomx::sim

@@ -17,8 +17,8 @@ namespace geomx::sim {
 
 struct Faults {
   uint64_t min_delay_us = 100, max_delay_us = 100;  // of each message, drawn for each: unequal delays reorder
-  double loss = 0;       // on channels from 1
-  double duplicate = 0;  // on all channels; the copy has a delay of its own
+  double loss = 0;                                  // on channels from 1
+  double duplicate = 0;                             // on all channels; the copy has a delay of its own
 };
 
 class World;
@@ -52,8 +52,12 @@ class World {
   bool step();
   std::mt19937_64& random() { return random_; }
   double chance() { return std::uniform_real_distribution<double>(0, 1)(random_); }
-  uint64_t delay_us() { return std::uniform_int_distribution<uint64_t>(faults_.min_delay_us, faults_.max_delay_us)(random_); }
+  uint64_t delay_us() {
+    return std::uniform_int_distribution<uint64_t>(faults_.min_delay_us, faults_.max_delay_us)(random_);
+  }
   const Faults& faults() const { return faults_; }
+  // Messages from one to the other take this long, always: in order. For all others the faults say.
+  void set_delay(const std::string& from, const std::string& to, uint64_t delay_us) { delays_[{from, to}] = delay_us; }
 
  private:
   friend class SimTransport;
@@ -69,6 +73,8 @@ class World {
   std::mt19937_64 random_;
   Faults faults_;
   std::map<std::string, class SimTransport*> listening_;
+  std::set<std::string> gone_;  // have listened
+  std::map<std::pair<std::string, std::string>, uint64_t> delays_;
 };
 
 class SimTransport : public Transport {
@@ -88,6 +94,8 @@ class SimTransport : public Transport {
  private:
   PeerId peer_of(const std::string& name);
   void deliver(const std::string& to, uint8_t channel, const Message& message);
+  static void arrive(World& world, const std::string& from, const std::string& to, uint8_t channel,
+                     const Message& message);
 
   World& world_;
   SimReactor& reactor_;

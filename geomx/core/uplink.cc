@@ -14,6 +14,10 @@ void Uplink::offer(uint32_t key, uint32_t part, uint32_t, uint32_t, Bytes sum, c
   client_.push(key, part, std::move(sum), priority);
 }
 
+Bytes Uplink::allocate(uint32_t key, uint32_t part, size_t size) {
+  return wan_.link.allocate(server(wan_.server_of(*wan_.keys.find(key), part)), size);
+}
+
 void Uplink::want(uint32_t key, uint32_t part) { client_.pull(key, part, 0); }
 
 void Uplink::initial(uint32_t key, uint32_t part, Bytes raw) { client_.send_initial(key, part, std::move(raw)); }

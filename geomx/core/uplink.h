@@ -13,6 +13,7 @@ class Uplink : public Upstream {
 
   void offer(uint32_t key, uint32_t part, uint32_t line, uint32_t round, Bytes sum, const MemberSet& in,
              int priority) override;
+  Bytes allocate(uint32_t key, uint32_t part, size_t size) override;
   void want(uint32_t key, uint32_t part) override;
   void initial(uint32_t key, uint32_t part, Bytes raw) override;
   void all_left() override;

@@ -6,7 +6,7 @@
 `run` calls a function once for each worker, on a thread of its own, and returns the results by the workers' order. An
 exception of one ends the run for all and is raised from `run`, the first one where there are several; so is a worker
 that isn't done in time. At the end of the `with` all workers leave and all nodes are closed; a node that failed in the
-meantime raises then. Nothing is left behind: no thread, no socket.
+meantime raises then. Once the cluster is forgotten too, no thread and no socket is left.
 
 The nodes are made as `python -m geomx.node` makes them, from a configuration: whatever can be chosen by name can be
 chosen here. Codecs that belong to no plugin yet come by `codecs` and `choose`.
@@ -93,6 +93,7 @@ class LocalCluster:
         self.nodes: dict[str, _core.Node] = {}  # by name: global_scheduler, global_server0, party0.server, ...
         self.workers: list[Worker] = []  # those that train: by party, then by rank, central ones last
         self.master: Worker | None = None  # one that only observes
+        self.agreed: dict[str, dict[str, str]] = {}  # by node: the settings that it was told when it had joined
         self._built: list[Built] = []
         self._serving: dict[str, threading.Thread] = {}
         self._failures: list[Exception] = []
@@ -177,7 +178,8 @@ class LocalCluster:
             built.start()
             ports[domain] = int(built.node.addresses["wan" if domain == WAN else "lan"].rpartition(":")[2])
         others = [(spec, self._make(spec)) for spec in plan.located(ports)]
-        self._each([(spec.name, built.start) for spec, built in others], "join")
+        told = self._each([(spec.name, built.start) for spec, built in others], "join")
+        self.agreed = {spec.name: settings for (spec, _), settings in zip(others, told, strict=True)}
         for spec, built in others:
             if spec.role == "worker":
                 self._add_worker(spec, built)

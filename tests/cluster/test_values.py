@@ -8,9 +8,12 @@ from geomx.testing import LocalCluster
 
 SPREAD = {"topology": {"bigarray_bound": 1}, "scheduler": {"fifo": {"part_elements": 3}}}
 SGD = {"optimizer": {"name": "sgd", "learning_rate": 0.5}}
-SHAPES = {"two tiers": {"parties": [2, 1], "global_servers": 2}, "flat": {"parties": [2, 1], "flat": True},
-          "one party": {"parties": [3]}, "central workers": {"parties": [1], "central_workers": 2,
-                                                             "central_trains": True, "global_servers": 2}}
+SHAPES = {
+    "two tiers": {"parties": [2, 1], "global_servers": 2},
+    "flat": {"parties": [2, 1], "flat": True},
+    "one party": {"parties": [3]},
+    "central workers": {"parties": [1], "central_workers": 2, "central_trains": True, "global_servers": 2},
+}
 
 
 def same(results):

@@ -165,9 +165,9 @@ def test_settings_are_what_nodes_compare():
 def test_only_parameters_that_count_travel():
     assert optimizer(judged().sync.optimizer).keys() == {"name", "learning_rate", "beta1", "beta2", "epsilon", "wd"}
     sgd = judged(sync={"name": "fsa", "optimizer": {"name": "sgd", "momentum": 0.9}}).sync.optimizer
-    assert optimizer(sgd) == {"name": "sgd", "learning_rate": 0.001, "momentum": 0.9, "wd": 0.0}
+    assert optimizer(sgd) == {"name": "sgd", "learning_rate": 0.003, "momentum": 0.9, "wd": 0.0}
     other = judged(sync={"name": "fsa", "optimizer": {"name": "rmsprop", "extra": {"gamma1": 0.9}}}).sync.optimizer
-    assert optimizer(other) == {"name": "rmsprop", "learning_rate": 0.001, "wd": 0.0, "gamma1": 0.9}
+    assert optimizer(other) == {"name": "rmsprop", "learning_rate": 0.003, "wd": 0.0, "gamma1": 0.9}
     worker = judged(sync={"name": "fsa", "optimizer": {"where": "worker"}}).sync.optimizer
     assert optimizer(worker) == "none"
 

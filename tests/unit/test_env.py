@@ -96,6 +96,7 @@ def test_a_bad_value_is_refused_by_name(environ, changes, sentence):
          {"scheduler.tsengine": "true", "scheduler.tsengine.inter": "true", "scheduler.tsengine.greed": "0.9"}),
         ({"MXNET_KVSTORE_USE_HFA": "1", "MXNET_KVSTORE_HFA_K1": "20"}, {"sync": '{"name":"hfa"}', "sync.k1": "20"}),
         ({"GEOMX_DETERMINISTIC": "1"}, {"deterministic": "true"}),
+        ({"DMLC_K": "0.8", "MAX_GREED_RATE_TS": "0.5", "MXNET_KVSTORE_HFA_K1": "2", "ENABLE_INTRA_TS": "0"}, {}),
         ({"GEOMX_RANK": "3", "PS_VERBOSE": "1", "DMLC_USE_KUBERNETES": "0"}, {}),
     ],
 )  # fmt: skip
@@ -125,6 +126,8 @@ def test_own_variables_and_addresses():
 
 def test_notes_name_what_does_nothing_and_what_is_misspelt():
     assert env.notes(WORKER) == []
+    assert env.notes({"DMLC_K": "0.8", "ENABLE_DGT": "0"}) == ["DMLC_K has no effect here: ENABLE_DGT is not set"]
+    assert env.notes({"DMLC_K": "0.8", "ENABLE_DGT": "2"}) == []
     found = env.notes({"PS_RESEND": "1", "DMLC_NUM_WORKERS": "2", "GEOMX_TOKN": "x", "ENABLE_NOTHING_LIKE_IT": "1"})
     assert found == [
         "PS_RESEND has no effect: nothing is lost on a reliable transport",

@@ -1,0 +1,78 @@
+"""Whole deployments started by hand with the seed's variables: its loops train, and everybody ends well."""
+
+import importlib.util
+import re
+
+import by_hand
+import pytest
+import seed_page
+from by_hand import EXEC, ROOT
+
+needs_mxnet = pytest.mark.skipif(importlib.util.find_spec("mxnet") is None, reason="MXNet isn't installed")
+
+
+@pytest.fixture
+def deploy(tmp_path):
+    yield from by_hand.deployments(tmp_path)
+
+
+def accuracies(deployment, names):
+    return {name: float(re.findall(r"(?:Test Acc|accuracy) ([\d.]+)", deployment.said(name))[-1]) for name in names}
+
+
+def hashes(deployment, names):
+    return {re.findall(r"weights (\w+)", deployment.said(name))[-1] for name in names}
+
+
+@needs_mxnet
+@pytest.mark.timeout(150)
+def test_the_seeds_twelve_nodes_train_the_cnn(deploy):
+    deployment = deploy()
+    deployment.start_services()
+    example = (*EXEC, ROOT / "examples" / "cnn.py", "--cpu", "-ep", 4, "-lr", 0.003, "--data", "digits")
+    deployment.start("master", *example)
+    for slice_idx, name in enumerate(deployment.workers):
+        deployment.start(name, *example, "-ds", slice_idx)
+    assert len(deployment.processes) == 12
+    codes = deployment.wait(120)
+    assert set(codes.values()) == {0}, deployment.story()
+    assert min(accuracies(deployment, deployment.workers).values()) > 0.8
+
+
+@needs_mxnet
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("loop", ["bsc", "fp16"])
+def test_a_printed_loop(deploy, tmp_path, loop):
+    """Two global servers, and the bound on some roles only. The second loop exchanges half-precision arrays."""
+    script = tmp_path / "loop.py"
+    script.write_text(seed_page.filled(loop, epochs=3, compression={"type": "none"}))
+    deployment = deploy(global_servers=2)
+    for name in deployment.services:
+        deployment.start(name, MXNET_KVSTORE_BIGARRAY_BOUND="5000") if "server" in name else deployment.start(name)
+    for name in ("master", *deployment.workers):
+        deployment.start(name, *EXEC, script)
+    codes = deployment.wait(120)
+    assert set(codes.values()) == {0}, deployment.story()
+    assert min(accuracies(deployment, deployment.workers).values()) > 0.6
+
+
+@needs_mxnet
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize(
+    ("on", "store", "central"),
+    [("server", "dist_sync", True), ("worker", "dist_sync", False), ("server", "dist_async", False)],
+)
+def test_a_plain_trainer(deploy, on, store, central):
+    """Central workers train where the global server says so; the master worker's type of store says sync or async."""
+    deployment = deploy({"a": 1, "b": 2}, central_trains=central)
+    deployment.start_services()
+    script = (*EXEC, ROOT / "tests" / "process" / "scripts" / "trainer.py", "--on", on)
+    deployment.start("master", *script, "--store", store, "--slice", deployment.num_all_workers - 1)
+    for slice_idx, name in enumerate(deployment.workers):
+        deployment.start(name, *script, "--slice", slice_idx)
+    codes = deployment.wait(120)
+    assert set(codes.values()) == {0}, deployment.story()
+    training = [*deployment.workers, "master"] if central else deployment.workers
+    assert min(accuracies(deployment, training).values()) > (0.5 if store == "dist_async" else 0.8)
+    if store == "dist_sync":
+        assert len(hashes(deployment, training)) == 1

@@ -1,0 +1,122 @@
+"""Runs of `python -m geomx.run` on the real core: how they end when something happens to them."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import by_hand
+import pytest
+
+LONG = ("framework=numpy", "task.epochs=500", "task.eval_every=0")
+LIMIT_S = 15  # from a death to the end of everything, with the default settings
+
+
+def pid_of(run, name):
+    """The node whose output goes to this log."""
+    log = run.directory / "logs" / f"{name}.log"
+    for pid in run.node_pids():
+        if Path(os.readlink(f"/proc/{pid}/fd/1")) == log:  # noqa: PTH115
+            return pid
+    raise AssertionError(f"no process writes {log}")
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("party1.worker0", "worker 0 of party party1"),
+        ("party0.server", "local server of party party0"),
+        ("global_server0", "global server 0"),
+    ],
+)
+def test_a_killed_node_ends_the_run_by_name(begin, name, title):
+    run = begin(*LONG, real=True)
+    run.until(run.is_training)
+    os.kill(pid_of(run, name), signal.SIGKILL)
+    ended = run.wait(LIMIT_S)
+    assert ended.code == 1
+    error = ended.summary["error"]
+    assert f"{title} was killed by signal 9 (SIGKILL)" in error
+    assert "waited for: its part in round" in error
+    assert f"its log: {ended.directory / 'logs' / name}.log" in error
+    assert error in ended.output.replace("\n", " ") or title in ended.output
+    codes = {n["name"]: n["exit_code"] for n in ended.summary["nodes"]}
+    assert 0 not in codes.values(), codes
+
+
+def test_a_frozen_worker_ends_the_run_after_death_s(begin):
+    run = begin(*LONG, "timeouts.death_s=2", "launcher.stop_s=1", real=True)
+    run.until(run.is_training)
+    os.kill(pid_of(run, "party0.worker1"), signal.SIGSTOP)
+    ended = run.wait(2 + 3 + 1 + 2)
+    assert ended.code == 1
+    assert "worker 1 of party party0 (pid" in ended.summary["error"]
+    assert "was not heard of for 2 s" in ended.summary["error"]
+
+
+def test_ctrl_c_leaves_nothing(begin):
+    run = begin(*LONG, real=True)
+    run.until(run.is_training)
+    run.process.send_signal(signal.SIGINT)
+    ended = run.wait(10)
+    assert ended.code == 130
+    assert ended.summary["error"] == "interrupted"
+    assert "Traceback" not in ended.output
+
+
+def test_two_runs_at_once_and_a_third_on_a_taken_port(begin):
+    short = ("framework=numpy", "task.epochs=20", "topology.parties=1")
+    (port,) = by_hand.free_ports(1)
+    runs = [begin(*short, real=True), begin(*short, f"topology.port={port}", real=True)]
+    runs[1].until(lambda: (runs[1].directory / "logs" / "party0.worker0.log").exists())
+    third = begin(*short, f"topology.port={port}", real=True)
+    began = time.monotonic()
+    ended = third.wait(10)
+    assert time.monotonic() - began < 10
+    assert ended.code == 1
+    assert f":{port}" in ended.summary["error"]
+    assert "address already in use by process" in ended.summary["error"]
+    assert [run.wait(40).code for run in runs] == [0, 0]
+
+
+SCRIPT = """
+import numpy as np
+from geomx import connect
+with connect.store() as store:
+    if store.is_master_worker:
+        store.set_gradient_compression({"type": "none"})
+        store.set_optimizer("sgd", learning_rate=0.5)
+    store.init("w", np.zeros(4, np.float32))
+    out = np.zeros(4, np.float32)
+    for _ in range(3):
+        store.push_pull("w", np.ones(4, np.float32), out)
+    EXTRA
+    print("weight", out[0])
+"""
+
+
+def test_a_script_decides_what_the_command_leaves_open(begin, tmp_path):
+    (tmp_path / "own.py").write_text(SCRIPT.replace("EXTRA", "pass"))
+    ended = begin("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1", real=True).wait(40)
+    assert ended.code == 0, ended.output
+    assert "weight -3.0" in (ended.directory / "logs" / "party0.worker1.log").read_text()
+
+
+def test_a_script_that_contradicts_the_command_is_refused(begin, tmp_path):
+    (tmp_path / "own.py").write_text(SCRIPT.replace("EXTRA", "pass"))
+    words = ("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1")
+    ended = begin(*words, "sync.optimizer.learning_rate=0.1", real=True).wait(40)
+    assert ended.code == 1
+    assert "own.py ended with exit code" in ended.summary["error"]
+    said = (ended.directory / "logs" / "master.log").read_text()
+    assert "optimizer: " in said
+    assert "asks for" in said
+
+
+def test_a_script_that_raises_is_quoted(begin, tmp_path):
+    (tmp_path / "own.py").write_text(SCRIPT.replace("EXTRA", 'if store.rank == 1: raise ValueError("boom")'))
+    words = ("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1")
+    ended = begin(*words, real=True).wait(40)
+    assert ended.code == 1
+    assert "worker 1 of party party0" in ended.summary["error"]
+    assert "ValueError: boom" in (ended.directory / "logs" / "party0.worker1.log").read_text()
