@@ -82,3 +82,10 @@ def test_narrow_values_of_the_sparse_part(bits, low, high):
     entries = MEMBERS * ROUNDS * RATIO * LARGE
     for direction in ("up", "down"):
         assert low * entries < found[f"wan.{direction}.BSC1"] < high * entries + 10 * MEMBERS * ROUNDS
+
+
+def test_the_published_form_takes_8_bytes_an_entry_and_more_the_more_parties_there_are():
+    found = sent({"compression": {"name": "bsc", "variant": "original"}}, LARGE)
+    entries = MEMBERS * ROUNDS * RATIO * LARGE
+    assert found["wan.up.BSC0"] == 8 * entries
+    assert found["wan.down.BSC0"] == 8 * entries * MEMBERS

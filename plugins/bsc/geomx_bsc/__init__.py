@@ -23,6 +23,7 @@ class Bsc(Compression):
         32, "of a value on the wire; what rounding loses stays in the residual", one_of=(32, 16, 8)
     )
     warmup_rounds: int = option(0, "rounds in which the ratio falls from warmup_ratio", at_least=0)
+    variant: str = option("exact", "original: the published behaviour, for comparison", one_of=("exact", "original"))
     warmup_ratio: float = option(0.25, "share in the first of warmup_rounds", above=0, at_most=1)
 
     def __post_init__(self) -> None:
@@ -43,7 +44,9 @@ class Bsc(Compression):
         return (NativeCodec(LIBRARY),)
 
     def choice(self) -> CodecChoice:
-        """The native codec with these options."""
+        """The native codec with these options; the original has none but the ratio."""
+        if self.variant == "original":
+            return CodecChoice("bsc-original", {"ratio": float(self.ratio)})
         return CodecChoice("bsc", {"ratio": float(self.ratio), "momentum": float(self.momentum),
                                    "value_bits": self.value_bits, "warmup_rounds": self.warmup_rounds,
                                    "warmup_ratio": float(self.warmup_ratio)})  # fmt: skip

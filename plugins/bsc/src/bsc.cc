@@ -2,19 +2,16 @@
 // choice over the whole tensor, with momentum correction; away from them one choice over each server's shard.
 // What a slot keeps: the residual, the momentum, and between prepare and the last encode what was chosen.
 #include <geomx/plugin.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <new>
 
+#include "common.h"
 #include "entries.h"
 #include "select.h"
 
@@ -39,22 +36,6 @@ struct Codec {
   Chosen<double> spare_wide;
 };
 
-// Zeros. Large ones lie in huge pages where the system gives them: single elements all over them are written each round.
-using Array = std::unique_ptr<uint8_t, void (*)(void*)>;
-
-Array make_array(uint64_t bytes) {
-  constexpr uint64_t huge = uint64_t(2) << 20, line = 64;
-  const uint64_t unit = bytes >= 2 * huge ? huge : line;
-  const uint64_t size = (std::max<uint64_t>(bytes, 1) + unit - 1) / unit * unit;
-  void* memory = std::aligned_alloc(unit, size);
-  if (memory == nullptr) throw std::bad_alloc();
-  if (unit == huge) (void)madvise(memory, size, MADV_HUGEPAGE);
-  std::memset(memory, 0, size);
-  return Array(static_cast<uint8_t*>(memory), std::free);
-}
-
-Array no_array() { return Array(nullptr, std::free); }
-
 // A slot's arrays are made by the first prepare, which says what its scope covers.
 struct Slot {
   bool is_wide = false, has_momentum = false, has_warned = false;
@@ -72,24 +53,6 @@ struct Slot {
     return reinterpret_cast<T*>(array.get());
   }
 };
-
-gx_status fail(gx_error* error, gx_status status, const char* format, ...) {
-  va_list words;
-  va_start(words, format);
-  std::vsnprintf(error->message, sizeof(error->message), format, words);
-  va_end(words);
-  return status;
-}
-
-// Nothing may be thrown at the host.
-template <typename Call>
-gx_status guarded(gx_error* error, Call call) {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return fail(error, GX_EINTERNAL, "no memory");
-  }
-}
 
 Codec& of(gx_codec* table) { return *static_cast<Codec*>(table->private_data); }
 
@@ -249,8 +212,7 @@ gx_status decode(gx_codec* table, gx_bytes in, int accumulate, const gx_slice* t
     const uint64_t width = is_wide ? sizeof(double) : sizeof(float);
     if (const char* why = read(in, to->length, *codec.host->kernels, codec.scratch, codec.entries, to->data, width))
       return refuse(error, why);
-    if (accumulate == 0 && to->length != 0)
-      std::memset(to->data, 0, to->length * width);
+    if (accumulate == 0 && to->length != 0) std::memset(to->data, 0, to->length * width);
     if (is_wide)
       add(codec.entries, static_cast<double*>(to->data));
     else
@@ -453,5 +415,6 @@ gx_status make(void*, const gx_host* host, const gx_site* site, gx_params params
 
 extern "C" gx_status geomx_plugin_v1(const gx_host* host, gx_registrar* registrar, gx_error* error) {
   if (host->kernels == nullptr) return bsc::fail(error, GX_EUNSUPPORTED, "this GeoMX offers no kernels");
-  return registrar->add_codec(registrar, "bsc", bsc::make, nullptr, error);
+  const gx_status status = registrar->add_codec(registrar, "bsc", bsc::make, nullptr, error);
+  return status == GX_OK ? registrar->add_codec(registrar, "bsc-original", bsc::make_original, nullptr, error) : status;
 }

@@ -309,8 +309,9 @@ const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratc
     scratch.streams.resize(num_stream_bytes + 2 * word_bytes);
   std::memcpy(scratch.streams.data(), at + num_value_bytes, num_stream_bytes);
   std::memset(scratch.streams.data() + num_stream_bytes, 0, 2 * word_bytes);
-  const uint64_t behind = get_positions(scratch.streams.data(), uint32_t(low), scratch.streams.data() + num_low_bytes,
-                                        num_high_bytes, entries.positions.data(), static_cast<const uint8_t*>(target), target_width);
+  const uint64_t behind =
+      get_positions(scratch.streams.data(), uint32_t(low), scratch.streams.data() + num_low_bytes, num_high_bytes,
+                    entries.positions.data(), static_cast<const uint8_t*>(target), target_width);
   return behind > length ? "its gaps are wider than the part" : nullptr;
 }
 

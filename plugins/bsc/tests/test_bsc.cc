@@ -329,6 +329,21 @@ TEST_CASE("momentum is the optimizer's where the servers have one; weights are n
   CHECK(stream.send(std::vector<float>{1, 1}) == std::vector<float>{0, 2});
 }
 
+TEST_CASE("the published behaviour: low indices win, a fixed sample, no residual on the way down") {
+  Fixture fixture({});
+  std::unique_ptr<Codec> original;
+  REQUIRE(fixture.registry.make("bsc-original", {{"ratio", 0.1}}, &original).message() == "");
+  Stream up(*original, whole_of(1000), 300), down(*original, whole_of(1000, DType::f32, Direction::down), 300);
+  const std::vector<float> same(1000, 1.0f), got = up.send(same);
+  for (size_t i = 0; i < 1000; ++i) CHECK(got[i] == (i < 100 ? 1.0f : 0.0f));
+  CHECK(up.send(same)[100] == doctest::Approx(2.9));  // v = 1 + (0.9 + 1)
+  const std::vector<float> first = down.send(same), second = down.send(same);
+  CHECK(first == second);
+  CHECK(nonzeros(first) == 100);
+  Stream empty(*original, whole_of(0));
+  CHECK(empty.send(std::vector<float>()).empty());
+}
+
 TEST_CASE("options") {
   Fixture fixture({});
   std::unique_ptr<Codec> codec;

@@ -63,5 +63,9 @@ def test_what_is_not_allowed_is_refused_by_name_value_and_range(option, value):
         plugins.options("compression", {"name": "bsc", option: value})
 
 
+def test_the_published_behaviour_is_a_codec_of_its_own():
+    assert chosen(Bsc(variant="original", ratio=0.02)) == CodecChoice("bsc-original", {"ratio": 0.02})
+
+
 def test_the_library_is_inside_the_package():
     assert LIBRARY.exists()
