@@ -69,8 +69,7 @@ Node::End& Node::open(Tier tier) {
   return *raw;
 }
 
-// Where this node listens: on the address that it is reached by, or on all where that one isn't this machine's own
-// (behind a translation of addresses, or in a container).
+// Where this node listens: on the address that it is reached by.
 Status Node::listen(End& end, const DomainOptions& options) {
   const bool is_first = !ends_[0] || !ends_[1];
   const bool is_scheduler = options_.role == NodeRole::scheduler;
@@ -80,16 +79,7 @@ Status Node::listen(End& end, const DomainOptions& options) {
   if (host.empty()) {
     if (Status status = route_to(options.scheduler_host, options.scheduler_port, &host); !status.ok()) return status;
   }
-  std::string numeric;
-  const bool is_elsewhere = resolve(host, false, &numeric).ok() && !is_this_host(numeric);
-  if (is_elsewhere) hooks_.log(kInfo, host + " is not an address of this machine: listening on all of its own");
-  if (Status status = end.transport->bind(is_elsewhere ? "*" : host, port); !status.ok()) return status;
-  end.address = end.transport->address();
-  if (!is_elsewhere) return {};
-  HostPort bound;
-  Status status = parse_address(end.address, &bound);
-  end.address = to_address(host, bound.port);
-  return status;
+  return end.transport->bind(host, port);
 }
 
 void Node::start_scheduler(Tier tier, const DomainOptions& options) {
@@ -147,7 +137,7 @@ JoinRequest Node::request(Tier tier) const {
   request.party = party();
   request.wanted_rank = options_.role == NodeRole::local_server ? (tier == Tier::wan ? options_.party_rank : 0) : options_.rank;
   request.host = host_name();
-  request.address = ends_[size_t(tier)]->address;
+  request.address = ends_[size_t(tier)]->transport->address();
   request.pid = uint32_t(getpid());
   request.num_servers = options.num_servers;
   request.num_members = options.num_members;
@@ -277,7 +267,7 @@ void Node::on_trouble(End& end, NodeId node, PeerId peer, const std::string& why
   });
 }
 
-std::string Node::address(Tier tier) const { return end_of(tier) ? end_of(tier)->address : ""; }
+std::string Node::address(Tier tier) const { return end_of(tier) ? end_of(tier)->transport->address() : ""; }
 
 Node::End& Node::first_end() { return ends_[0] ? *ends_[0] : *ends_[1]; }
 

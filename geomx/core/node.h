@@ -94,7 +94,6 @@ class Node {
   struct End {
     Tier tier;
     std::unique_ptr<Transport> transport;
-    std::string address;  // that others reach it by
     std::unique_ptr<Link> link;
     Policies policies;
     std::unique_ptr<Membership> membership;
