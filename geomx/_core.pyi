@@ -191,13 +191,9 @@ class Codec:
     def takes(self, dtype: str) -> bool: ...
     def encode(self, values: NDArray[Any], slot: int = 0, direction: str = "up") -> bytes:
         """The next round of this slot, as one part."""
-    def encode_parts(
-        self, values: NDArray[Any], part_length: int, slot: int = 0, direction: str = "up"
-    ) -> list[bytes]:
+    def encode_parts(self, values: NDArray[Any], part_length: int, slot: int = 0, direction: str = "up") -> list[bytes]:
         """The next round of this slot, in parts of so many elements."""
-    def decode(
-        self, data: bytes, length: int, dtype: str, slot: int = 0, direction: str = "up"
-    ) -> NDArray[Any]: ...
+    def decode(self, data: bytes, length: int, dtype: str, slot: int = 0, direction: str = "up") -> NDArray[Any]: ...
     def accumulate(self, data: bytes, into: NDArray[Any], slot: int = 0, direction: str = "up") -> None: ...
     def give_back(
         self, data: bytes, slot: int = 0, part_length: int = 0, part: int = 0, direction: str = "up"
