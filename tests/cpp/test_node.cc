@@ -52,7 +52,7 @@ struct Sim {
   explicit Sim(uint64_t seed = 1) : world(seed, {200, 200, 0, 0}) {}
 
   Site& add(std::string id, NodeOptions options) {
-    options.host = "sim";
+    options.host = "127.0.0.1";  // names would be looked up
     options.join_us = 20 * kSecond;
     options.death_us = 8 * kSecond;
     sites.push_back(std::make_unique<Site>(*this, std::move(id), std::move(options)));
