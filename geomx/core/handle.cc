@@ -103,10 +103,7 @@ void Handle::fail(const std::string& message) {
 void Handle::close() {
   if (is_closed_.exchange(true) || !node_) return;
   if (is_started_) {
-    loop_.call([this] {
-      if (node_->worker()) node_->worker()->fail(node_->name() + " was closed");
-      node_->close();
-    });
+    loop_.call([this] { node_->close(); });
     loop_.stop();
   }
 }

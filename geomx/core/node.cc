@@ -55,7 +55,7 @@ std::string Node::domain_name(Tier tier) const {
   return "the party of " + options_.lan.scheduler_host + ":" + std::to_string(options_.lan.scheduler_port);
 }
 
-Node::End& Node::open(Tier tier, const DomainOptions&) {
+Node::End& Node::open(Tier tier) {
   auto end = std::make_unique<End>();
   end->tier = tier;
   end->transport = make_transport_(tier);
@@ -70,7 +70,8 @@ Node::End& Node::open(Tier tier, const DomainOptions&) {
   return *raw;
 }
 
-// Where this node listens: on the address that it is reached by, or on all if that is a name of somebody else's making.
+// Where this node listens: on the address that it is reached by, or on all where that one isn't this machine's own
+// (behind a translation of addresses, or in a container).
 Status Node::listen(End& end, const DomainOptions& options) {
   const bool is_first = !ends_[0] || !ends_[1];
   const bool is_scheduler = options_.role == NodeRole::scheduler;
@@ -80,11 +81,20 @@ Status Node::listen(End& end, const DomainOptions& options) {
   if (host.empty()) {
     if (Status status = route_to(options.scheduler_host, options.scheduler_port, &host); !status.ok()) return status;
   }
-  return end.transport->bind(host, port);
+  std::string numeric;
+  const bool is_elsewhere = resolve(host, false, &numeric).ok() && !is_this_host(numeric);
+  if (is_elsewhere) hooks_.log(kInfo, host + " is not an address of this machine: listening on all of its own");
+  if (Status status = end.transport->bind(is_elsewhere ? "*" : host, port); !status.ok()) return status;
+  end.address = end.transport->address();
+  if (!is_elsewhere) return {};
+  HostPort bound;
+  Status status = parse_address(end.address, &bound);
+  end.address = to_address(host, bound.port);
+  return status;
 }
 
 void Node::start_scheduler(Tier tier, const DomainOptions& options) {
-  End& end = open(tier, options);
+  End& end = open(tier);
   if (Status status = listen(end, options); !status.ok()) return refuse_here(status.message());
   end.link->set_self(geomx::scheduler());
   RegistryOptions registry;
@@ -108,7 +118,7 @@ void Node::start_scheduler(Tier tier, const DomainOptions& options) {
 
 void Node::meet(Tier tier) {
   const DomainOptions& options = tier == Tier::lan ? options_.lan : options_.wan;
-  End& end = open(tier, options);
+  End& end = open(tier);
   if (Status status = listen(end, options); !status.ok()) return refuse_here(status.message());
   Membership::Events events;
   events.on_roster = [this, tier](const Roster& roster) { on_roster(tier, roster); };
@@ -138,7 +148,7 @@ JoinRequest Node::request(Tier tier) const {
   request.party = party();
   request.wanted_rank = options_.role == NodeRole::local_server ? (tier == Tier::wan ? options_.party_rank : 0) : options_.rank;
   request.host = host_name();
-  request.address = ends_[size_t(tier)]->transport->address();
+  request.address = ends_[size_t(tier)]->address;
   request.pid = uint32_t(getpid());
   request.num_servers = options.num_servers;
   request.num_members = options.num_members;
@@ -223,8 +233,13 @@ void Node::fail(const std::string& message) {
 
 void Node::fail_here(const std::string& message) {
   if (is_over_) return;
-  is_over_ = true;
   failure_ = message;
+  end_with(message);
+}
+
+// Whatever is still under way fails with this sentence.
+void Node::end_with(const std::string& message) {
+  is_over_ = true;
   if (worker_) worker_->fail(message);
   for (auto* waiting : {&configuring_})
     for (auto& [what, tickets] : *waiting)
@@ -241,7 +256,7 @@ void Node::refuse_here(const std::string& message) {
 }
 
 void Node::close() {
-  is_over_ = true;
+  if (!is_over_) end_with(name_ + " was closed");
   for (auto& end : ends_) {
     if (!end) continue;
     if (!failure_.empty()) end->transport->set_linger_ms(kLingerAfterFailureMs);
@@ -263,7 +278,7 @@ void Node::on_trouble(End& end, NodeId node, PeerId peer, const std::string& why
   });
 }
 
-std::string Node::address(Tier tier) const { return end_of(tier) ? end_of(tier)->transport->address() : ""; }
+std::string Node::address(Tier tier) const { return end_of(tier) ? end_of(tier)->address : ""; }
 
 Node::End& Node::first_end() { return ends_[0] ? *ends_[0] : *ends_[1]; }
 

@@ -94,6 +94,7 @@ class Node {
   struct End {
     Tier tier;
     std::unique_ptr<Transport> transport;
+    std::string address;  // that others reach it by
     std::unique_ptr<Link> link;
     Policies policies;
     std::unique_ptr<Membership> membership;
@@ -103,7 +104,7 @@ class Node {
     std::unique_ptr<Aggregator> aggregator;
     uint64_t warned_us = 0;
   };
-  End& open(Tier tier, const DomainOptions& options);
+  End& open(Tier tier);
   Status listen(End& end, const DomainOptions& options);
   void start_scheduler(Tier tier, const DomainOptions& options);
   void meet(Tier tier);
@@ -138,6 +139,7 @@ class Node {
   std::string names(const End& end, const MemberSet& contributors) const;
   void end_if_over();
   void fail_here(const std::string& message);
+  void end_with(const std::string& message);
   void refuse_here(const std::string& message);
   MemberSet observers(const Roster& roster) const;
   End& first_end();

@@ -298,7 +298,7 @@ TEST_CASE("a role that never comes is named when the wait is over") {
     missing = "b.server", sentence = "party b was not complete after 20 s: it lacks 1 of 1 ";
   }
   SUBCASE("a global server") {
-    missing = "server1", sentence = "the WAN was not complete after 20 s: it lacks 1 of 2 global servers; here: ";
+    missing = "server1", sentence = "the WAN was not complete after 21 s: it lacks 1 of 2 global servers; here: ";
   }
   Sim sim;
   sim.deploy({2, 1}, 2, false);
@@ -306,12 +306,15 @@ TEST_CASE("a role that never comes is named when the wait is over") {
     if (site->id != missing) site->start();
   REQUIRE(sim.run_until([&] { return sim.all_ended(); }, 60 * kSecond));
   bool is_named = false;
+  std::string messages;
   for (auto& site : sim.sites) {
     if (site->id == missing) continue;
     CAPTURE(site->id);
     CHECK_FALSE(site->done[0].ok());
     is_named = is_named || contains(site->done[0].message(), sentence);
+    messages += site->id + ": " + site->done[0].message() + "\n";
   }
+  INFO(messages);
   CHECK(is_named);
 }
 
