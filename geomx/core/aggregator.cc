@@ -8,8 +8,14 @@ namespace geomx {
 
 Aggregator::Aggregator(Side& side, uint32_t num_contributors, MemberSet observers, uint32_t own_server, SyncPolicy sync,
                        Upstream& upstream)
-    : side_(side), num_contributors_(num_contributors), observers_(std::move(observers)), own_server_(own_server),
-      sync_(sync), upstream_(upstream), lane_(side, Direction::down, own_server), last_rounds_(num_contributors) {}
+    : side_(side),
+      num_contributors_(num_contributors),
+      observers_(std::move(observers)),
+      own_server_(own_server),
+      sync_(sync),
+      upstream_(upstream),
+      lane_(side, Direction::down, own_server),
+      last_rounds_(num_contributors) {}
 
 Aggregator::State& Aggregator::state_of(uint32_t index) {
   State& state = states_[index];
@@ -51,7 +57,8 @@ void Aggregator::take_push(NodeId from, Frame frame) {
   Part* part = part_of(frame);
   const std::vector<uint32_t> ranks = frame.contributors.ranks();
   TierCounters& counters = side_.counters.of(side_.tier);
-  if (part == nullptr || ranks.empty() || ranks.back() >= num_contributors_ || frame.contributors.intersects(observers_)) {
+  if (part == nullptr || ranks.empty() || ranks.back() >= num_contributors_ ||
+      frame.contributors.intersects(observers_)) {
     ++counters.refused_frames;
     return;
   }
@@ -80,8 +87,10 @@ void Aggregator::refuse_overlap(const Frame& frame, const Line& line) {
 
 void Aggregator::add_in(const Key& key, Line& line, const Frame& frame) {
   if (line.in.empty()) line.since_us = side_.reactor.now_us();
-  if (sync_.is_deterministic) line.held[frame.contributors.ranks().front()] = frame.body;
-  else if (!add_bytes(key, line, frame)) return;
+  if (sync_.is_deterministic)
+    line.held[frame.contributors.ranks().front()] = frame.body;
+  else if (!add_bytes(key, line, frame))
+    return;
   line.in = line.in | frame.contributors;
 }
 
@@ -123,7 +132,8 @@ void Aggregator::take_end(NodeId from, const Frame& frame) {
   Ended ended;
   Reader in(frame.body);
   const uint64_t count = in.varint();
-  for (uint64_t i = 0; i < count && in.ok(); ++i) ended.droppable_parts.insert(std::min(in.varint32(), uint32_t(key->parts.size())));
+  for (uint64_t i = 0; i < count && in.ok(); ++i)
+    ended.droppable_parts.insert(std::min(in.varint32(), uint32_t(key->parts.size())));
   const uint64_t wait_us = side_.policies.transport->deadline_us();
   ended.deadline_us = side_.reactor.now_us() + wait_us;
   state.ends[frame.round].emplace(sender, std::move(ended));
@@ -173,7 +183,8 @@ void Aggregator::judge_droppable(uint32_t index, uint32_t line_index, uint32_t r
   bool may = true;
   wanted.for_each([&](uint32_t rank) {
     auto ended = ends->second.find(rank);
-    if (waits_for_ends_ && (ended == ends->second.end() || ended->second.deadline_us > side_.reactor.now_us())) may = false;
+    if (waits_for_ends_ && (ended == ends->second.end() || ended->second.deadline_us > side_.reactor.now_us()))
+      may = false;
   });
   std::vector<uint32_t> open;
   for (uint32_t part = 0; may && part < state.parts.size(); ++part) {
@@ -271,8 +282,10 @@ void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, Nod
   frame.body = p.value;
   frame.forward = forward;
   if (frame.round == 0) frame.flags |= kInit;
-  if (line.last_in == expected(key.spec.index, uint32_t(&line - p.lines.data()), frame.round)) frame.flags |= kEveryone;
-  else frame.contributors = line.last_in;
+  if (line.last_in == expected(key.spec.index, uint32_t(&line - p.lines.data()), frame.round))
+    frame.flags |= kEveryone;
+  else
+    frame.contributors = line.last_in;
   side_.link.send_ranked(to, std::move(frame), rank, 0);
 }
 
@@ -320,7 +333,8 @@ void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, 
   Part& part = state_of(index).parts[part_index];
   part.is_wanted = false;
   for (Waiter& waiter : part.waiters) waiter.asks_above = false;
-  // Where no rounds keep it current, the same round's value may be newer: others' rounds go on by themselves in mixed sync.
+  // Where no rounds keep it current, the same round's value may be newer: others' rounds go on by themselves in mixed
+  // sync.
   const uint32_t open = part.lines[0].open;
   const bool has_rounds = !expected(index, 0, open).empty();
   if (!part.has_value || round >= open || (!has_rounds && round + 1 >= open)) {

@@ -17,8 +17,8 @@ namespace geomx {
 
 // When a round closes, and in which order it adds.
 struct SyncPolicy {
-  bool is_mixed = false;      // every member's rounds close by themselves (MixedSync)
-  uint32_t staleness = 0;     // mixed: rounds that a member may be ahead of the slowest; 0: no bound
+  bool is_mixed = false;          // every member's rounds close by themselves (MixedSync)
+  uint32_t staleness = 0;         // mixed: rounds that a member may be ahead of the slowest; 0: no bound
   bool is_deterministic = false;  // add by rank, not by arrival
 };
 
@@ -79,14 +79,14 @@ class Aggregator {
  private:
   // One row of rounds of a part: of all members together, or of one member in mixed mode.
   struct Line {
-    uint32_t open = 1;         // the round that collects
-    MemberSet in;              // who is in it
-    Bytes sum;                 // sum_type
+    uint32_t open = 1;               // the round that collects
+    MemberSet in;                    // who is in it
+    Bytes sum;                       // sum_type
     std::map<uint32_t, Bytes> held;  // first contributor -> encoded, where the order of adding is fixed
-    bool is_closed = false;    // offered upwards, not answered
+    bool is_closed = false;          // offered upwards, not answered
     uint64_t since_us = 0;
     int priority = 0;
-    MemberSet last_in, owed;   // of the newest answered round; of the one that is closed
+    MemberSet last_in, owed;  // of the newest answered round; of the one that is closed
   };
   struct Waiter {
     NodeId who;
@@ -94,10 +94,10 @@ class Aggregator {
     bool asks_above;  // an observer where no rounds keep the value current: only a fresh one will do
   };
   struct Part {
-    bool is_here = false;      // this server's
+    bool is_here = false;  // this server's
     bool has_value = false, is_wanted = false;
     uint32_t codec = 0;
-    Bytes value;               // the newest, encoded for the members
+    Bytes value;  // the newest, encoded for the members
     std::vector<Line> lines;
     std::vector<Waiter> waiters;
   };

@@ -24,8 +24,9 @@ constexpr uint32_t kDefaultStaleness = 8;  // as in geomx.config.techniques
 nb::object error_type, refused_type, timeout_type;
 
 [[noreturn]] void raise(const Handle::Result& result) {
-  const nb::object& type = result.fault == Fault::refused ? refused_type
-                           : result.fault == Fault::timeout ? timeout_type : error_type;
+  const nb::object& type = result.fault == Fault::refused   ? refused_type
+                           : result.fault == Fault::timeout ? timeout_type
+                                                            : error_type;
   PyErr_SetString(type.ptr(), result.message.c_str());
   throw nb::python_error();
 }
@@ -57,11 +58,13 @@ Status guarded(const std::string& who, Call call) {
   }
 }
 
-// --- arrays -----------------------------------------------------------------------------------------------------------
+// --- arrays
+// -----------------------------------------------------------------------------------------------------------
 
 DType dtype_named(const std::string& name) {
   DType dtype;
-  if (!parse_dtype(name, &dtype)) refuse("dtype " + name + " is not one of float32, float16, bfloat16, float64, int32, int64, uint8");
+  if (!parse_dtype(name, &dtype))
+    refuse("dtype " + name + " is not one of float32, float16, bfloat16, float64, int32, int64, uint8");
   return dtype;
 }
 
@@ -71,7 +74,8 @@ Tensor tensor_of(const std::string& name, nb::handle array, int priority, bool i
   tensor.name = name;
   tensor.priority = priority;
   Py_buffer view;
-  if (PyObject_GetBuffer(array.ptr(), &view, is_written ? PyBUF_CONTIG | PyBUF_FORMAT : PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0) {
+  if (PyObject_GetBuffer(array.ptr(), &view,
+                         is_written ? PyBUF_CONTIG | PyBUF_FORMAT : PyBUF_CONTIG_RO | PyBUF_FORMAT) != 0) {
     PyErr_Clear();
     nb::object as_bits;  // bfloat16 has no buffer format of its own
     try {
@@ -89,20 +93,28 @@ Tensor tensor_of(const std::string& name, nb::handle array, int priority, bool i
   const Py_ssize_t size = view.itemsize;
   PyBuffer_Release(&view);  // whoever called keeps the array alive until the ticket is done
   const char kind = format.back();
-  if (kind == 'f') tensor.dtype = DType::f32;
-  else if (kind == 'e') tensor.dtype = DType::f16;
-  else if (kind == 'd') tensor.dtype = DType::f64;
-  else if (kind == 'B') tensor.dtype = DType::u8;
-  else if ((kind == 'i' || kind == 'l' || kind == 'q') && size == 4) tensor.dtype = DType::i32;
-  else if ((kind == 'l' || kind == 'q') && size == 8) tensor.dtype = DType::i64;
-  else if (kind == 'H') tensor.dtype = DType::bf16;
-  else refuse("key \"" + name + "\": dtype " + nb::cast<std::string>(nb::str(array.attr("dtype"))) +
-              " is not one of float32, float16, bfloat16, float64, int32, int64, uint8");
+  if (kind == 'f')
+    tensor.dtype = DType::f32;
+  else if (kind == 'e')
+    tensor.dtype = DType::f16;
+  else if (kind == 'd')
+    tensor.dtype = DType::f64;
+  else if (kind == 'B')
+    tensor.dtype = DType::u8;
+  else if ((kind == 'i' || kind == 'l' || kind == 'q') && size == 4)
+    tensor.dtype = DType::i32;
+  else if ((kind == 'l' || kind == 'q') && size == 8)
+    tensor.dtype = DType::i64;
+  else if (kind == 'H')
+    tensor.dtype = DType::bf16;
+  else
+    refuse("key \"" + name + "\": dtype " + nb::cast<std::string>(nb::str(array.attr("dtype"))) +
+           " is not one of float32, float16, bfloat16, float64, int32, int64, uint8");
   return tensor;
 }
 
-std::vector<Tensor> tensors_of(const std::vector<std::string>& names, nb::sequence arrays, const std::vector<int>& priorities,
-                               bool is_written) {
+std::vector<Tensor> tensors_of(const std::vector<std::string>& names, nb::sequence arrays,
+                               const std::vector<int>& priorities, bool is_written) {
   if (nb::len(arrays) != names.size() || (!priorities.empty() && priorities.size() != names.size()))
     refuse(std::to_string(names.size()) + " names but " + std::to_string(nb::len(arrays)) + " arrays and " +
            std::to_string(priorities.size()) + " priorities");
@@ -121,16 +133,21 @@ std::string call_text(const std::string& call, const std::vector<std::string>& n
   return call + " of " + std::to_string(names.size()) + " keys" + (names.empty() ? "" : " from \"" + names[0] + "\"");
 }
 
-// --- values from Python -------------------------------------------------------------------------------------------------
+// --- values from Python
+// -------------------------------------------------------------------------------------------------
 
 Params params_of(nb::handle mapping) {
   Params params;
   for (auto [key, value] : nb::cast<nb::dict>(nb::module_::import_("builtins").attr("dict")(mapping))) {
     const std::string name = nb::cast<std::string>(key);
-    if (nb::isinstance<nb::bool_>(value)) params[name] = int64_t(nb::cast<bool>(value));
-    else if (nb::isinstance<nb::int_>(value)) params[name] = nb::cast<int64_t>(value);
-    else if (nb::isinstance<nb::float_>(value)) params[name] = nb::cast<double>(value);
-    else params[name] = nb::cast<std::string>(nb::str(value));
+    if (nb::isinstance<nb::bool_>(value))
+      params[name] = int64_t(nb::cast<bool>(value));
+    else if (nb::isinstance<nb::int_>(value))
+      params[name] = nb::cast<int64_t>(value);
+    else if (nb::isinstance<nb::float_>(value))
+      params[name] = nb::cast<double>(value);
+    else
+      params[name] = nb::cast<std::string>(nb::str(value));
   }
   return params;
 }
@@ -233,13 +250,18 @@ class PyNode {
     });
     return settings;
   }
-  void serve() { run([this] { return handle_->serve(look_at_signals); }); }
+  void serve() {
+    run([this] { return handle_->serve(look_at_signals); });
+  }
 
   void configure(const std::string& what, const std::string& value, double timeout_s) {
-    call("configure(" + what + ")", timeout_s, [what, value](Node& node, const TicketPtr& ticket) { node.configure(what, value, ticket); }, true);
+    call(
+        "configure(" + what + ")", timeout_s,
+        [what, value](Node& node, const TicketPtr& ticket) { node.configure(what, value, ticket); }, true);
   }
   void barrier(bool world, double timeout_s) {
-    call(world ? "barrier(world)" : "barrier", timeout_s, [world](Node& node, const TicketPtr& ticket) { node.barrier(world, ticket); });
+    call(world ? "barrier(world)" : "barrier", timeout_s,
+         [world](Node& node, const TicketPtr& ticket) { node.barrier(world, ticket); });
   }
   void leave(double timeout_s) {
     call("leave", timeout_s, [](Node& node, const TicketPtr& ticket) { node.leave(ticket); });
@@ -250,17 +272,19 @@ class PyNode {
          [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) { node.worker()->init(tensors, ticket); });
   }
 
-  PyTicket push(nb::object self, const std::vector<std::string>& names, nb::sequence arrays, const std::vector<int>& priorities) {
+  PyTicket push(nb::object self, const std::vector<std::string>& names, nb::sequence arrays,
+                const std::vector<int>& priorities) {
     auto tensors = tensors_of(names, arrays, priorities, false);
-    return submit(self, call_text("push", names), arrays, [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) {
-      node.worker()->push(tensors, ticket);
-    });
+    return submit(
+        self, call_text("push", names), arrays,
+        [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) { node.worker()->push(tensors, ticket); });
   }
-  PyTicket pull(nb::object self, const std::vector<std::string>& names, nb::sequence outs, const std::vector<int>& priorities) {
+  PyTicket pull(nb::object self, const std::vector<std::string>& names, nb::sequence outs,
+                const std::vector<int>& priorities) {
     auto tensors = tensors_of(names, outs, priorities, true);
-    return submit(self, call_text("pull", names), outs, [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) {
-      node.worker()->pull(tensors, ticket);
-    });
+    return submit(
+        self, call_text("pull", names), outs,
+        [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) { node.worker()->pull(tensors, ticket); });
   }
   PyTicket push_pull(nb::object self, const std::vector<std::string>& names, nb::sequence arrays, nb::sequence outs,
                      const std::vector<int>& priorities) {
@@ -274,12 +298,12 @@ class PyNode {
                     ticket->complete_one();
                   });
   }
-  void push_address(const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape, const std::string& dtype,
-                    int priority, nb::object done) {
+  void push_address(const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape,
+                    const std::string& dtype, int priority, nb::object done) {
     submit_address("push", name, address, shape, dtype, priority, std::move(done));
   }
-  void pull_address(const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape, const std::string& dtype,
-                    int priority, nb::object done) {
+  void pull_address(const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape,
+                    const std::string& dtype, int priority, nb::object done) {
     submit_address("pull", name, address, shape, dtype, priority, std::move(done));
   }
   void report(const std::string&, double) {}
@@ -300,8 +324,11 @@ class PyNode {
   }
   std::map<std::string, double> counters() {
     const Counters c = ask<Counters>([](Node& node) { return node.counters(); });
-    std::map<std::string, double> out{{"rounds", double(c.rounds)}, {"encode_s", c.encode_s}, {"decode_s", c.decode_s},
-                                      {"update_s", c.update_s}, {"refused_frames", 0}};
+    std::map<std::string, double> out{{"rounds", double(c.rounds)},
+                                      {"encode_s", c.encode_s},
+                                      {"decode_s", c.decode_s},
+                                      {"update_s", c.update_s},
+                                      {"refused_frames", 0}};
     for (size_t tier = 0; tier < 2; ++tier) {
       const TierCounters& t = c.tier[tier];
       const std::string prefix = tier ? "wan." : "lan.";
@@ -309,8 +336,10 @@ class PyNode {
       out[prefix + "down_bytes"] = double(t.down_bytes);
       out[prefix + "up_payload_bytes"] = double(t.up_payload_bytes);
       out[prefix + "down_payload_bytes"] = double(t.down_payload_bytes);
-      for (const auto& [id, bytes] : t.up_payload_by_codec) out[prefix + "up_payload_bytes." + codec_word(id)] = double(bytes);
-      for (const auto& [id, bytes] : t.down_payload_by_codec) out[prefix + "down_payload_bytes." + codec_word(id)] = double(bytes);
+      for (const auto& [id, bytes] : t.up_payload_by_codec)
+        out[prefix + "up_payload_bytes." + codec_word(id)] = double(bytes);
+      for (const auto& [id, bytes] : t.down_payload_by_codec)
+        out[prefix + "down_payload_bytes." + codec_word(id)] = double(bytes);
       out[prefix + "init_bytes"] = double(t.init_bytes);
       out[prefix + "control_bytes"] = double(t.control_bytes);
       out[prefix + "messages"] = double(t.messages);
@@ -374,19 +403,20 @@ class PyNode {
       return [=](const std::string&) { callback(engine, parameter, nullptr); };
     }
     PyObject* function = done.release().ptr();
-    return [function](const std::string& error) {
-      (void)guarded("done", [&] { nb::steal(function)(error); });
-    };
+    return [function](const std::string& error) { (void)guarded("done", [&] { nb::steal(function)(error); }); };
   }
-  void submit_address(const std::string& what, const std::string& name, uintptr_t address, const std::vector<uint64_t>& shape,
-                      const std::string& dtype, int priority, nb::object done) {
+  void submit_address(const std::string& what, const std::string& name, uintptr_t address,
+                      const std::vector<uint64_t>& shape, const std::string& dtype, int priority, nb::object done) {
     Tensor tensor{name, shape, dtype_named(dtype), reinterpret_cast<void*>(address), priority};
     auto finish = completion(std::move(done));
     // Memory may be released on the transport's thread: engines are told on the node's.
-    const auto ticket = std::make_shared<Ticket>(what + " of key \"" + name + "\"", [this, finish](const std::string& error) {
-      if (handle_->is_own_thread() || handle_->is_closed()) finish(error);
-      else handle_->post([finish, error] { finish(error); });
-    });
+    const auto ticket =
+        std::make_shared<Ticket>(what + " of key \"" + name + "\"", [this, finish](const std::string& error) {
+          if (handle_->is_own_thread() || handle_->is_closed())
+            finish(error);
+          else
+            handle_->post([finish, error] { finish(error); });
+        });
     ticket->set_deadline_us(handle_->deadline_us());
     const bool is_push = what == "push";
     handle_->submit(ticket, [ticket, tensor = std::move(tensor), is_push](Node& node) {
@@ -414,11 +444,13 @@ class PyNode {
         *plan = nb::cast<Plan>(made);
       });
     };
-    hooks.choose = [this](const std::string& name, uint64_t length, DType dtype, Tier tier, Direction direction, CodecChoice* choice) {
+    hooks.choose = [this](const std::string& name, uint64_t length, DType dtype, Tier tier, Direction direction,
+                          CodecChoice* choice) {
       return guarded("the compression", [&] {
         nb::object function = hook("choose");
         if (function.is_valid())
-          *choice = nb::cast<CodecChoice>(function(name, length, dtype_word(dtype), tier_word(tier), direction_word(direction)));
+          *choice = nb::cast<CodecChoice>(
+              function(name, length, dtype_word(dtype), tier_word(tier), direction_word(direction)));
       });
     };
     hooks.on_configured = [this](const std::string& what, const std::string& value) {
@@ -474,8 +506,10 @@ class PyNode {
 };
 
 NodeRole role_of(const std::string& word) {
-  const std::map<std::string, NodeRole> roles{{"scheduler", NodeRole::scheduler}, {"local_server", NodeRole::local_server},
-                                              {"global_server", NodeRole::global_server}, {"worker", NodeRole::worker}};
+  const std::map<std::string, NodeRole> roles{{"scheduler", NodeRole::scheduler},
+                                              {"local_server", NodeRole::local_server},
+                                              {"global_server", NodeRole::global_server},
+                                              {"worker", NodeRole::worker}};
   auto found = roles.find(word);
   if (found == roles.end()) refuse("role " + word + " is not one of scheduler, local_server, global_server, worker");
   return found->second;
@@ -483,20 +517,25 @@ NodeRole role_of(const std::string& word) {
 
 uint64_t microseconds(double seconds) { return uint64_t(seconds * 1e6); }
 
-// --- codecs and kernels on their own, for tests and benchmarks ---------------------------------------------------------
+// --- codecs and kernels on their own, for tests and benchmarks
+// ---------------------------------------------------------
 
-// A codec outside a node, with the slots that a lane would keep. Tensors are one part unless a length of parts is given.
+// A codec outside a node, with the slots that a lane would keep. Tensors are one part unless a length of parts is
+// given.
 class PyCodec {
  public:
-  PyCodec(const std::string& name, nb::object params, const std::string& plugin, nb::object make, const std::string& answer) {
+  PyCodec(const std::string& name, nb::object params, const std::string& plugin, nb::object make,
+          const std::string& answer) {
     PluginHooks hooks;
     hooks.metric = [counted = metrics_](const std::string& metric, double value) { (*counted)[metric] += value; };
     hooks.answer = answer == "parameters" ? Content::parameter : Content::gradient;
     registry_.set_hooks(hooks);
     Status status = plugin.empty() ? Status() : registry_.load(plugin);
     is_python_ = !make.is_none();
-    if (is_python_) status = make_python_codec(make, params_of(params), &codec_);
-    else if (status.ok()) status = registry_.make(name, params_of(params), &codec_);
+    if (is_python_)
+      status = make_python_codec(make, params_of(params), &codec_);
+    else if (status.ok())
+      status = registry_.make(name, params_of(params), &codec_);
     if (!status.ok()) refuse(status.message());
   }
   std::string wire_id() const {
@@ -529,7 +568,8 @@ class PyCodec {
         view.offset = view.part * step;
         view.length = std::min(step, tensor.length() - view.offset);
         parts.emplace_back();
-        status = codec_->encode(*used.slot, view, values.slice(view.offset * width, view.length * width), &parts.back());
+        status =
+            codec_->encode(*used.slot, view, values.slice(view.offset * width, view.length * width), &parts.back());
       }
     }
     throw_if(status);
@@ -555,7 +595,8 @@ class PyCodec {
     throw_if(codec_->decode(whole(length, type, direction), Bytes::wrap(data.data(), data.size(), {}), &values));
     const Bytes raw = to_raw(type, values);
     nb::object numpy = nb::module_::import_("numpy");
-    return numpy.attr("frombuffer")(nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size()), dtype).attr("copy")();
+    return numpy.attr("frombuffer")(nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size()), dtype)
+        .attr("copy")();
   }
   void give_back(nb::bytes data, int slot, uint64_t part_length, uint32_t part, const std::string& direction) {
     Used& used = known_slot(slot, direction);
@@ -580,7 +621,8 @@ class PyCodec {
   }
   double score(nb::bytes data, uint64_t length, const std::string& dtype) {
     double contribution = 0;
-    throw_if(codec_->score(whole(length, dtype_named(dtype), "up"), Bytes::wrap(data.data(), data.size(), {}), &contribution));
+    throw_if(codec_->score(whole(length, dtype_named(dtype), "up"), Bytes::wrap(data.data(), data.size(), {}),
+                           &contribution));
     return contribution;
   }
   uint64_t max_encoded_size(uint64_t length, const std::string& dtype) {
@@ -617,7 +659,8 @@ class PyCodec {
   Used& slot_of(int number, const std::string& direction, uint64_t length, DType dtype) {
     Used& used = slots_[{number, direction}];
     const PartView view = whole(length, dtype, direction);
-    if (used.slot && (used.whole.length != length || used.whole.dtype != dtype)) refuse("slot " + std::to_string(number) + " holds another tensor");
+    if (used.slot && (used.whole.length != length || used.whole.dtype != dtype))
+      refuse("slot " + std::to_string(number) + " holds another tensor");
     if (used.slot) return used;
     used.whole = view;
     used.whole.key = uint32_t(number);
@@ -639,14 +682,20 @@ class PyCodec {
 void kernel(const std::string& name, nb::args arrays) {
   std::vector<Tensor> t;
   for (nb::handle array : arrays) t.push_back(tensor_of(name, array, 0, false));
-  if (t.size() < 2 || t[0].length() != t[1].length()) refuse("kernel " + name + ": two arrays of the same length are needed");
+  if (t.size() < 2 || t[0].length() != t[1].length())
+    refuse("kernel " + name + ": two arrays of the same length are needed");
   const size_t n = size_t(t[0].length());
   const nb::gil_scoped_release nogil;
-  if (name == "add_f32") add_f32(static_cast<float*>(t[0].data), t[1].data, n);
-  else if (name == "f32_to_f16") f32_to_f16(static_cast<const float*>(t[0].data), t[1].data, n);
-  else if (name == "f16_to_f32") f16_to_f32(t[0].data, static_cast<float*>(t[1].data), n);
-  else if (name == "f32_to_bf16") f32_to_bf16(static_cast<const float*>(t[0].data), t[1].data, n);
-  else if (name == "bf16_to_f32") bf16_to_f32(t[0].data, static_cast<float*>(t[1].data), n);
+  if (name == "add_f32")
+    add_f32(static_cast<float*>(t[0].data), t[1].data, n);
+  else if (name == "f32_to_f16")
+    f32_to_f16(static_cast<const float*>(t[0].data), t[1].data, n);
+  else if (name == "f16_to_f32")
+    f16_to_f32(t[0].data, static_cast<float*>(t[1].data), n);
+  else if (name == "f32_to_bf16")
+    f32_to_bf16(static_cast<const float*>(t[0].data), t[1].data, n);
+  else if (name == "bf16_to_f32")
+    bf16_to_f32(t[0].data, static_cast<float*>(t[1].data), n);
   else {
     const nb::gil_scoped_acquire gil;
     refuse("there is no kernel " + name + "; there are: add_f32, f32_to_f16, f16_to_f32, f32_to_bf16, bf16_to_f32");
@@ -690,59 +739,79 @@ NB_MODULE(_core, m) {
   m.attr("ABI_VERSION") = 1;
 
   nb::class_<PyDomain>(m, "Domain")
-      .def("__init__", [](PyDomain* self, const std::string& scheduler_host, int scheduler_port, uint32_t num_servers, uint32_t num_members) {
-        if (scheduler_port < 0 || scheduler_port > 65535) refuse("scheduler_port " + std::to_string(scheduler_port) + " is not from 0 to 65535");
-        new (self) PyDomain{{true, scheduler_host, uint16_t(scheduler_port), num_servers, num_members}};
-      }, nb::kw_only(), "scheduler_host"_a, "scheduler_port"_a, "num_servers"_a, "num_members"_a);
+      .def(
+          "__init__",
+          [](PyDomain* self, const std::string& scheduler_host, int scheduler_port, uint32_t num_servers,
+             uint32_t num_members) {
+            if (scheduler_port < 0 || scheduler_port > 65535)
+              refuse("scheduler_port " + std::to_string(scheduler_port) + " is not from 0 to 65535");
+            new (self) PyDomain{{true, scheduler_host, uint16_t(scheduler_port), num_servers, num_members}};
+          },
+          nb::kw_only(), "scheduler_host"_a, "scheduler_port"_a, "num_servers"_a, "num_members"_a);
   nb::class_<Shard>(m, "Shard")
-      .def("__init__", [](Shard* self, uint32_t server, uint64_t offset, uint64_t length) { new (self) Shard{server, offset, length}; },
-           "server"_a, "offset"_a, "length"_a)
-      .def_rw("server", &Shard::server).def_rw("offset", &Shard::offset).def_rw("length", &Shard::length);
+      .def(
+          "__init__",
+          [](Shard* self, uint32_t server, uint64_t offset, uint64_t length) {
+            new (self) Shard{server, offset, length};
+          },
+          "server"_a, "offset"_a, "length"_a)
+      .def_rw("server", &Shard::server)
+      .def_rw("offset", &Shard::offset)
+      .def_rw("length", &Shard::length);
   nb::class_<Plan>(m, "Plan")
-      .def("__init__", [](Plan* self, const std::vector<Shard>& shards, uint64_t part_length) { new (self) Plan{shards, part_length}; },
-           "shards"_a, "part_length"_a)
-      .def_rw("shards", &Plan::shards).def_rw("part_length", &Plan::part_length);
+      .def(
+          "__init__",
+          [](Plan* self, const std::vector<Shard>& shards, uint64_t part_length) {
+            new (self) Plan{shards, part_length};
+          },
+          "shards"_a, "part_length"_a)
+      .def_rw("shards", &Plan::shards)
+      .def_rw("part_length", &Plan::part_length);
   nb::class_<CodecChoice>(m, "CodecChoice")
-      .def("__init__", [](CodecChoice* self, const std::string& name, nb::object params) {
-        new (self) CodecChoice{name, params.is_none() ? Params{} : params_of(params)};
-      }, "name"_a = "identity", "params"_a = nb::none())
+      .def(
+          "__init__",
+          [](CodecChoice* self, const std::string& name, nb::object params) {
+            new (self) CodecChoice{name, params.is_none() ? Params{} : params_of(params)};
+          },
+          "name"_a = "identity", "params"_a = nb::none())
       .def_rw("name", &CodecChoice::name);
   nb::class_<PyTicket>(m, "Ticket")
       .def_prop_ro("done", [](const PyTicket& self) { return self.ticket->done(); })
       .def("wait", &PyTicket::wait, "timeout_s"_a = -1.0);
 
   nb::class_<PyNode>(m, "Node", nb::type_slots(node_slots))
-      .def("__init__",
-           [](PyNode* self, const std::string& role, const std::string& party, int party_rank, int rank, bool is_master,
-              bool central_trains, bool is_central, const PyDomain* lan, const PyDomain* wan, const std::string& host, int port,
-              const std::string& token, const std::map<std::string, std::string>& settings, double join_s, double wait_s,
-              double death_s, double slow_s, bool local) {
-             NodeOptions options;
-             options.role = role_of(role);
-             options.party = party;
-             options.party_rank = party_rank;
-             options.rank = rank;
-             options.is_master = is_master;
-             options.is_central = is_central;
-             options.central_trains = central_trains;
-             if (lan) options.lan = lan->options;
-             if (wan) options.wan = wan->options;
-             if (!lan && !wan) refuse(role + ": neither a LAN nor a WAN domain given, a node needs one");
-             options.host = host;
-             options.port = uint16_t(port);
-             options.settings = settings;
-             options.join_us = microseconds(join_s);
-             options.death_us = microseconds(death_s);
-             options.slow_us = microseconds(slow_s);
-             ZmqOptions transport;
-             transport.token = token;
-             transport.is_memory_shared = local;
-             new (self) PyNode(std::move(options), transport, join_s, wait_s);
-           },
-           nb::kw_only(), "role"_a, "party"_a = "", "party_rank"_a = -1, "rank"_a = -1, "is_master"_a = false,
-           "central_trains"_a = false, "is_central"_a = false, "lan"_a = nb::none(), "wan"_a = nb::none(), "host"_a = "",
-           "port"_a = 0, "token"_a = "", "settings"_a = std::map<std::string, std::string>(), "join_s"_a = 60.0,
-           "wait_s"_a = 600.0, "death_s"_a = 12.0, "slow_s"_a = 10.0, "local"_a = true)
+      .def(
+          "__init__",
+          [](PyNode* self, const std::string& role, const std::string& party, int party_rank, int rank, bool is_master,
+             bool central_trains, bool is_central, const PyDomain* lan, const PyDomain* wan, const std::string& host,
+             int port, const std::string& token, const std::map<std::string, std::string>& settings, double join_s,
+             double wait_s, double death_s, double slow_s, bool local) {
+            NodeOptions options;
+            options.role = role_of(role);
+            options.party = party;
+            options.party_rank = party_rank;
+            options.rank = rank;
+            options.is_master = is_master;
+            options.is_central = is_central;
+            options.central_trains = central_trains;
+            if (lan) options.lan = lan->options;
+            if (wan) options.wan = wan->options;
+            if (!lan && !wan) refuse(role + ": neither a LAN nor a WAN domain given, a node needs one");
+            options.host = host;
+            options.port = uint16_t(port);
+            options.settings = settings;
+            options.join_us = microseconds(join_s);
+            options.death_us = microseconds(death_s);
+            options.slow_us = microseconds(slow_s);
+            ZmqOptions transport;
+            transport.token = token;
+            transport.is_memory_shared = local;
+            new (self) PyNode(std::move(options), transport, join_s, wait_s);
+          },
+          nb::kw_only(), "role"_a, "party"_a = "", "party_rank"_a = -1, "rank"_a = -1, "is_master"_a = false,
+          "central_trains"_a = false, "is_central"_a = false, "lan"_a = nb::none(), "wan"_a = nb::none(), "host"_a = "",
+          "port"_a = 0, "token"_a = "", "settings"_a = std::map<std::string, std::string>(), "join_s"_a = 60.0,
+          "wait_s"_a = 600.0, "death_s"_a = 12.0, "slow_s"_a = 10.0, "local"_a = true)
       .def("set_planner", [](PyNode& self, nb::object f) { self.set_hook("plan", f); })
       .def("set_policy", [](PyNode& self, nb::object f) { self.set_hook("choose", f); })
       .def("on_configure", [](PyNode& self, nb::object f) { self.set_hook("on_configure", f); })
@@ -755,13 +824,23 @@ NB_MODULE(_core, m) {
       .def("configure", &PyNode::configure, "what"_a, "value"_a, "timeout_s"_a = -1.0)
       .def("key", [](PyNode&, const std::string& name) { return key_id(name); })
       .def("init", &PyNode::init, "names"_a, "arrays"_a, "timeout_s"_a = -1.0)
-      .def("push", [](nb::object self, const std::vector<std::string>& n, nb::sequence a, const std::vector<int>& p) {
-        return nb::cast<PyNode&>(self).push(self, n, a, p); }, "names"_a, "arrays"_a, "priorities"_a = std::vector<int>())
-      .def("pull", [](nb::object self, const std::vector<std::string>& n, nb::sequence a, const std::vector<int>& p) {
-        return nb::cast<PyNode&>(self).pull(self, n, a, p); }, "names"_a, "outs"_a, "priorities"_a = std::vector<int>())
-      .def("push_pull", [](nb::object self, const std::vector<std::string>& n, nb::sequence a, nb::sequence o, const std::vector<int>& p) {
-        return nb::cast<PyNode&>(self).push_pull(self, n, a, o, p); },
-        "names"_a, "arrays"_a, "outs"_a, "priorities"_a = std::vector<int>())
+      .def(
+          "push",
+          [](nb::object self, const std::vector<std::string>& n, nb::sequence a, const std::vector<int>& p) {
+            return nb::cast<PyNode&>(self).push(self, n, a, p);
+          },
+          "names"_a, "arrays"_a, "priorities"_a = std::vector<int>())
+      .def(
+          "pull",
+          [](nb::object self, const std::vector<std::string>& n, nb::sequence a, const std::vector<int>& p) {
+            return nb::cast<PyNode&>(self).pull(self, n, a, p);
+          },
+          "names"_a, "outs"_a, "priorities"_a = std::vector<int>())
+      .def(
+          "push_pull",
+          [](nb::object self, const std::vector<std::string>& n, nb::sequence a, nb::sequence o,
+             const std::vector<int>& p) { return nb::cast<PyNode&>(self).push_pull(self, n, a, o, p); },
+          "names"_a, "arrays"_a, "outs"_a, "priorities"_a = std::vector<int>())
       .def("push_address", &PyNode::push_address, "name"_a, "address"_a, "shape"_a, "dtype"_a, "priority"_a, "done"_a)
       .def("pull_address", &PyNode::pull_address, "name"_a, "address"_a, "shape"_a, "dtype"_a, "priority"_a, "done"_a)
       .def("barrier", &PyNode::barrier, "world"_a = false, "timeout_s"_a = -1.0)
@@ -775,9 +854,13 @@ NB_MODULE(_core, m) {
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })
       .def_prop_ro("rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.rank(); }); })
       .def_prop_ro("trains", [](PyNode& self) { return self.ask<bool>([](Node& n) { return n.trains(); }); })
-      .def_prop_ro("num_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.num_workers(); }); })
-      .def_prop_ro("global_rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.global_rank(); }); })
-      .def_prop_ro("num_all_workers", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.agreement().num_all_workers; }); });
+      .def_prop_ro("num_workers",
+                   [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.num_workers(); }); })
+      .def_prop_ro("global_rank",
+                   [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.global_rank(); }); })
+      .def_prop_ro("num_all_workers", [](PyNode& self) {
+        return self.ask<uint32_t>([](Node& n) { return n.agreement().num_all_workers; });
+      });
 
   nb::class_<PyCodec>(m, "Codec")
       .def(nb::init<const std::string&, nb::object, const std::string&, nb::object, const std::string&>(), "name"_a,
@@ -791,7 +874,8 @@ NB_MODULE(_core, m) {
       .def("encode_parts", &PyCodec::encode_parts, "values"_a, "part_length"_a, "slot"_a = 0, "direction"_a = "up")
       .def("decode", &PyCodec::decode, "data"_a, "length"_a, "dtype"_a, "slot"_a = 0, "direction"_a = "up")
       .def("accumulate", &PyCodec::accumulate, "data"_a, "into"_a, "slot"_a = 0, "direction"_a = "up")
-      .def("give_back", &PyCodec::give_back, "data"_a, "slot"_a = 0, "part_length"_a = 0, "part"_a = 0, "direction"_a = "up")
+      .def("give_back", &PyCodec::give_back, "data"_a, "slot"_a = 0, "part_length"_a = 0, "part"_a = 0,
+           "direction"_a = "up")
       .def("merge", &PyCodec::merge, "pieces"_a, "length"_a, "dtype"_a)
       .def("score", &PyCodec::score, "data"_a, "length"_a, "dtype"_a)
       .def("max_encoded_size", &PyCodec::max_encoded_size, "length"_a, "dtype"_a)

@@ -32,7 +32,11 @@ class Bytes {
   // Foreign memory, read only for us; `release` tells its owner that we are done.
   static Bytes wrap(const void* data, size_t size, std::function<void()> release) {
     uint8_t* start = const_cast<uint8_t*>(static_cast<const uint8_t*>(data));
-    return Bytes(std::shared_ptr<void>(start, [r = std::move(release)](void*) { if (r) r(); }), start, size, true);
+    return Bytes(std::shared_ptr<void>(start,
+                                       [r = std::move(release)](void*) {
+                                         if (r) r();
+                                       }),
+                 start, size, true);
   }
   Bytes(std::shared_ptr<void> owner, uint8_t* data, size_t size, bool is_read_only = false)
       : owner_(std::move(owner)), data_(data), size_(size), is_read_only_(is_read_only) {}
@@ -50,7 +54,9 @@ class Bytes {
   }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   template <typename T>
-  const T* as() const { return reinterpret_cast<const T*>(data_); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_);
+  }
 
  private:
   std::shared_ptr<void> owner_;

@@ -18,7 +18,8 @@ class Relay;
 
 class Client {
  public:
-  // A closed value, encoded as it came. `answers`: it is that of the round we contributed to last; else somebody pulled.
+  // A closed value, encoded as it came. `answers`: it is that of the round we contributed to last; else somebody
+  // pulled.
   using OnValue = std::function<void(const Frame& frame, bool answers)>;
 
   explicit Client(Side& side);
@@ -54,15 +55,15 @@ class Client {
   struct Part {
     uint32_t sent = 0, answered = 0;  // rounds
     std::deque<Pending> pending;
-    Frame kept;                       // our own contribution, until the answer says whether it was applied
+    Frame kept;  // our own contribution, until the answer says whether it was applied
     int64_t rank = 0;
     TimerId bypass = 0;
     uint64_t bypass_us = 0;
-    uint32_t alone = 0;               // the last round whose contribution also went straight to the root
+    uint32_t alone = 0;  // the last round whose contribution also went straight to the root
   };
   struct State {
     std::vector<Part> parts;
-    std::unordered_map<uint32_t, uint32_t> unsent;               // server -> parts of the round that have not left
+    std::unordered_map<uint32_t, uint32_t> unsent;                  // server -> parts of the round that have not left
     std::unordered_map<uint32_t, std::vector<uint32_t>> droppable;  // server -> parts of the round that may be missing
   };
   State& state_of(uint32_t key);

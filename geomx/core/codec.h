@@ -32,11 +32,11 @@ constexpr uint32_t fourcc(char a, char b, char c, char d) {
 
 // One contiguous part of one tensor in one round, without its values.
 struct PartView {
-  uint32_t key = 0;     // index of the key in this run
+  uint32_t key = 0;  // index of the key in this run
   uint32_t part = 0, num_parts = 1, round = 0;
   uint64_t offset = 0, length = 0;  // elements, within the flattened tensor
   uint64_t tensor_length = 0;
-  DType dtype = DType::f32;         // of the key; values are given and taken in sum_type(dtype)
+  DType dtype = DType::f32;  // of the key; values are given and taken in sum_type(dtype)
   Tier tier = Tier::lan;
   Direction direction = Direction::up;
 };

@@ -9,14 +9,14 @@
 namespace geomx {
 
 struct TierCounters {
-  uint64_t up_bytes = 0, down_bytes = 0;                  // headers and framing included, initial values not
+  uint64_t up_bytes = 0, down_bytes = 0;  // headers and framing included, initial values not
   uint64_t up_payload_bytes = 0, down_payload_bytes = 0;
   std::map<uint32_t, uint64_t> up_payload_by_codec, down_payload_by_codec;  // wire id -> bytes: their parts
-  uint64_t init_bytes = 0;                                // frames that carry, answer or ask for initial values
-  uint64_t control_bytes = 0;                             // everything that belongs to no tensor
+  uint64_t init_bytes = 0;     // frames that carry, answer or ask for initial values
+  uint64_t control_bytes = 0;  // everything that belongs to no tensor
   uint64_t messages = 0;
-  uint64_t dropped_parts = 0;                             // late, double, or lost on the way: not applied
-  uint64_t refused_frames = 0;                            // malformed, unknown or from strangers
+  uint64_t dropped_parts = 0;   // late, double, or lost on the way: not applied
+  uint64_t refused_frames = 0;  // malformed, unknown or from strangers
 };
 
 struct Counters {

@@ -32,11 +32,17 @@ Frame Directory::barrier(bool world, uint32_t number) {
 
 bool Directory::take(Tier tier, NodeId from, const Frame& frame) {
   switch (frame.kind) {
-    case FrameKind::declare: case FrameKind::configure: case FrameKind::seal:
-      if (place_.is_root) decide(tier, from, frame);
-      else if (place_.above) place_.above->send(server(0), frame);
+    case FrameKind::declare:
+    case FrameKind::configure:
+    case FrameKind::seal:
+      if (place_.is_root)
+        decide(tier, from, frame);
+      else if (place_.above)
+        place_.above->send(server(0), frame);
       return true;
-    case FrameKind::spec: case FrameKind::configured: case FrameKind::sealed:
+    case FrameKind::spec:
+    case FrameKind::configured:
+    case FrameKind::sealed:
       take_notice(tier, from, frame);
       return true;
     case FrameKind::taken: {
@@ -57,9 +63,14 @@ bool Directory::take(Tier tier, NodeId from, const Frame& frame) {
       events_.on_refused(what, value, why);
       return true;
     }
-    case FrameKind::barrier: take_barrier(tier, from, frame); return true;
-    case FrameKind::barrier_done: finish_barrier(frame.key != 0, frame.round); return true;
-    default: return false;
+    case FrameKind::barrier:
+      take_barrier(tier, from, frame);
+      return true;
+    case FrameKind::barrier_done:
+      finish_barrier(frame.key != 0, frame.round);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -85,7 +96,8 @@ void Directory::decide_key(Tier tier, NodeId from, const Frame& request) {
   Entry& entry = entries_[spec.id];
   for (const auto& [claimed, by] : entry.claims) {
     if (claimed.name != spec.name)
-      return events_.fail("keys \"" + claimed.name + "\" and \"" + spec.name + "\" have the same 64-bit identity; rename one");
+      return events_.fail("keys \"" + claimed.name + "\" and \"" + spec.name +
+                          "\" have the same 64-bit identity; rename one");
     if (!claimed.same_tensor(spec))
       return events_.fail("key \"" + spec.name + "\": " + by + " has " + claimed.tensor_text() + ", " + who + " has " +
                           spec.tensor_text() + "; all workers must declare the same shape and type");
@@ -120,18 +132,21 @@ void Directory::decide_configuration(Tier tier, NodeId from, const Frame& reques
     return reply(tier, from, notice);
   }
   if (found != settings_.end())
-    return refuse(tier, from, what, value, what + ": " + found->second.origin + " has set " + found->second.value + ", " +
-                                               who + " asks for " + value + "; set it the same, or once only");
+    return refuse(tier, from, what, value,
+                  what + ": " + found->second.origin + " has set " + found->second.value + ", " + who + " asks for " +
+                      value + "; set it the same, or once only");
   if (is_sealed_)
-    return refuse(tier, from, what, value, what + ": " + who + " sets " + value +
-                                               " too late: the first push has ended configuring; set it before");
+    return refuse(
+        tier, from, what, value,
+        what + ": " + who + " sets " + value + " too late: the first push has ended configuring; set it before");
   settings_[what] = {value, who};
   Frame notice(FrameKind::configured);
   notice.body = request.body;
   configured_by_[what] = publish(std::move(notice));
 }
 
-void Directory::refuse(Tier tier, NodeId to, const std::string& what, const std::string& value, const std::string& why) {
+void Directory::refuse(Tier tier, NodeId to, const std::string& what, const std::string& value,
+                       const std::string& why) {
   Frame frame(FrameKind::refuse);
   frame.body = Writer().text(what).text(value).text(why).finish();
   reply(tier, to, frame);
@@ -202,8 +217,10 @@ void Directory::take_barrier(Tier tier, NodeId from, const Frame& frame) {
     done.round = frame.round;
     return reply(tier, from, done);
   }
-  if (tier == Tier::lan) party_barriers_[frame.key != 0].in[frame.round].insert(from.rank);
-  else if (place_.is_root && from.role == Role::member) world_barriers_.in[frame.round].insert(from.rank);
+  if (tier == Tier::lan)
+    party_barriers_[frame.key != 0].in[frame.round].insert(from.rank);
+  else if (place_.is_root && from.role == Role::member)
+    world_barriers_.in[frame.round].insert(from.rank);
   judge_barriers();
 }
 
@@ -234,8 +251,10 @@ void Directory::judge_party(bool world) {
     if (!world) {
       finish_barrier(false, number);
     } else if (passed_up_.insert(number).second) {
-      if (place_.is_root) world_barriers_.in[number].insert(place_.num_members);
-      else if (place_.above) place_.above->send(server(0), barrier(true, number));
+      if (place_.is_root)
+        world_barriers_.in[number].insert(place_.num_members);
+      else if (place_.above)
+        place_.above->send(server(0), barrier(true, number));
     }
   }
 }

@@ -18,10 +18,10 @@ namespace geomx {
 class Directory {
  public:
   struct Place {
-    Link* above = nullptr;    // towards the WAN's first server; null: we are it, or below it in no domain
-    Link* wan = nullptr;      // the root's own domain
+    Link* above = nullptr;  // towards the WAN's first server; null: we are it, or below it in no domain
+    Link* wan = nullptr;    // the root's own domain
     uint32_t num_servers = 0, num_members = 0;  // of that domain
-    Link* party = nullptr;    // a server's LAN, if it has one
+    Link* party = nullptr;                      // a server's LAN, if it has one
     uint32_t num_party_members = 0;
     bool is_root = false, is_first_server = false;  // the first server of a LAN passes notices into it
     MemberSet party_observers, wan_observers;
@@ -89,7 +89,8 @@ class Directory {
   std::map<uint32_t, Notice> pending_;             // not on all servers yet
   std::map<std::string, uint32_t> configured_by_;  // what -> number of its notice
   bool is_sealed_ = false;
-  Barrier party_barriers_[2], world_barriers_;  // party: by world; what a party waits for itself, and its share of the world's
+  Barrier party_barriers_[2],
+      world_barriers_;  // party: by world; what a party waits for itself, and its share of the world's
   std::set<uint32_t> passed_up_;
   uint32_t world_done_ = 0;  // the newest world barrier that everybody who is waited for has passed
   MemberSet party_left_, wan_left_;

@@ -61,7 +61,8 @@ Handle::Result Handle::start(const Idle& idle) {
 }
 
 Handle::Result Handle::serve(const Idle& idle) {
-  while (!wait_until([this] { return done_.has_value(); }, 3600, idle)) {}
+  while (!wait_until([this] { return done_.has_value(); }, 3600, idle)) {
+  }
   const std::lock_guard lock(mutex_);
   return done_->ok() ? Result{} : Result{false, Fault::failed, done_->message()};
 }
@@ -75,11 +76,13 @@ Handle::Result Handle::wait(const TicketPtr& ticket, double timeout_s, const Idl
     if (idle) idle();
     if (left.count() > 0) continue;
     const std::string what = ticket->text() + " was not done after " + seconds_text(seconds);
-    const std::string why = ask<std::string>([&](Node& node) {
-      const std::string text = node.name() + ": " + what + node.reason(*ticket);
-      node.cancel(ticket, text);
-      return text;
-    }, what);
+    const std::string why = ask<std::string>(
+        [&](Node& node) {
+          const std::string text = node.name() + ": " + what + node.reason(*ticket);
+          node.cancel(ticket, text);
+          return text;
+        },
+        what);
     if (ticket->done() && ticket->error() != why) break;  // just in time, or failed meanwhile
     return {false, Fault::timeout, why};
   }
@@ -88,7 +91,8 @@ Handle::Result Handle::wait(const TicketPtr& ticket, double timeout_s, const Idl
 }
 
 void Handle::submit(const TicketPtr& ticket, std::function<void(Node&)> operation) {
-  if (!is_started_ || is_closed_) return ticket->fail(ticket->text() + ": the node is " + (is_closed_ ? "closed" : "not started"));
+  if (!is_started_ || is_closed_)
+    return ticket->fail(ticket->text() + ": the node is " + (is_closed_ ? "closed" : "not started"));
   loop_.post([this, ticket, operation = std::move(operation)] {
     if (!node_->failure().empty()) return ticket->fail(node_->failure());
     if (node_->worker() == nullptr) return ticket->fail(ticket->text() + ": only workers that have joined can do this");

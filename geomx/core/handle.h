@@ -24,9 +24,9 @@ class Handle {
   Handle(NodeOptions options, ZmqOptions transport, double join_s, double wait_s);
   ~Handle();
 
-  Hooks& hooks() { return hooks_; }          // before start()
+  Hooks& hooks() { return hooks_; }  // before start()
   CodecRegistry& codecs() { return node_->codecs(); }
-  void make_node();                          // once the hooks are set
+  void make_node();  // once the hooks are set
   Result start(const Idle& idle);
   Result serve(const Idle& idle);
   // Waits for a ticket; negative: the node's own deadline.

@@ -25,8 +25,10 @@ Bytes contiguous(const std::map<uint32_t, std::pair<Bytes, int>>& values) {
   bool is_one = true;
   for (const auto& [part, entry] : values) {
     if (entry.first.empty()) continue;
-    if (total == 0) block = entry.first;
-    else is_one = is_one && block.is_followed_by(entry.first, total);
+    if (total == 0)
+      block = entry.first;
+    else
+      is_one = is_one && block.is_followed_by(entry.first, total);
     total += entry.first.size();
   }
   if (is_one) return block.slice(0, total);
@@ -69,8 +71,7 @@ uint32_t Lane::group_size(const Key& key, uint32_t part) const {
 
 Lane::State& Lane::state_of(const Key& key) {
   State& state = states_[key.spec.index];
-  if (!state.slot)
-    state.slot = key.codec_of(side_.tier, direction_).open_slot(key.whole(0, side_.tier, direction_));
+  if (!state.slot) state.slot = key.codec_of(side_.tier, direction_).open_slot(key.whole(0, side_.tier, direction_));
   return state;
 }
 

@@ -13,10 +13,16 @@ enum class Account : uint8_t { up, down, init, control };
 Account account_of(const Frame& frame) {
   if (frame.has(kInit)) return Account::init;
   switch (frame.kind) {
-    case FrameKind::push: case FrameKind::end: return Account::up;
-    case FrameKind::value: case FrameKind::overlap: return Account::down;
-    case FrameKind::pull: return Account::up;
-    default: return Account::control;
+    case FrameKind::push:
+    case FrameKind::end:
+      return Account::up;
+    case FrameKind::value:
+    case FrameKind::overlap:
+      return Account::down;
+    case FrameKind::pull:
+      return Account::up;
+    default:
+      return Account::control;
   }
 }
 
@@ -25,7 +31,8 @@ Account account_of(const Frame& frame) {
 Link::Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters)
     : reactor_(reactor), transport_(transport), tier_(tier), counters_(counters) {
   transport_.receive([this](PeerId from, uint8_t channel, Message message) { take(from, channel, std::move(message)); },
-                     [this](const std::string& why) { refuse(why); }, [this](PeerId peer, const std::string& why) {
+                     [this](const std::string& why) { refuse(why); },
+                     [this](PeerId peer, const std::string& why) {
                        if (trouble_) trouble_(node_at(peer), peer, why, transport_.is_lost(peer));
                      });
   reactor_.at_turn_end([this] { pump(); });
@@ -45,7 +52,8 @@ void Link::send(NodeId to, Frame frame) {
     return;
   }
   auto found = peers_.find(to.packed());
-  if (found == peers_.end()) return refuse("nothing is known of the node that a " + std::string(name_of(frame.kind)) + " is for");
+  if (found == peers_.end())
+    return refuse("nothing is known of the node that a " + std::string(name_of(frame.kind)) + " is for");
   found->second.urgent.push_back(std::move(frame));
   mark(to.packed(), found->second);
 }

@@ -62,10 +62,10 @@ class Link {
   using Heap = std::vector<Queued>;
   struct Peer {
     PeerId id = 0;
-    bool is_connected = false;            // else what is sent waits until it is
-    std::vector<Frame> urgent;            // acknowledgements and control
+    bool is_connected = false;  // else what is sent waits until it is
+    std::vector<Frame> urgent;  // acknowledgements and control
     Heap ranked;
-    std::map<uint8_t, Heap> lossy;  // channel -> frames
+    std::map<uint8_t, Heap> lossy;                   // channel -> frames
     std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
     uint64_t in_flight_bytes = 0;
     std::vector<uint64_t> to_ack;
@@ -94,8 +94,8 @@ class Link {
   uint64_t credit_bytes_ = uint64_t(64) << 20;
   uint64_t next_order_ = 0, next_message_ = 1;
   bool acknowledges_ = true;
-  std::unordered_map<uint32_t, Peer> peers_;       // NodeId -> queue
-  std::unordered_map<PeerId, uint32_t> node_of_;   // connection -> NodeId
+  std::unordered_map<uint32_t, Peer> peers_;      // NodeId -> queue
+  std::unordered_map<PeerId, uint32_t> node_of_;  // connection -> NodeId
   std::vector<uint32_t> dirty_;
 };
 

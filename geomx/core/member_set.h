@@ -41,8 +41,12 @@ class MemberSet {
     for (size_t i = 0; i < num_words(); ++i) total += uint32_t(__builtin_popcountll(word_at(i)));
     return total;
   }
-  MemberSet operator|(const MemberSet& other) const { return combine(other, [](uint64_t a, uint64_t b) { return a | b; }); }
-  MemberSet operator-(const MemberSet& other) const { return combine(other, [](uint64_t a, uint64_t b) { return a & ~b; }); }
+  MemberSet operator|(const MemberSet& other) const {
+    return combine(other, [](uint64_t a, uint64_t b) { return a | b; });
+  }
+  MemberSet operator-(const MemberSet& other) const {
+    return combine(other, [](uint64_t a, uint64_t b) { return a & ~b; });
+  }
   bool operator==(const MemberSet& other) const { return contains(other) && other.contains(*this); }
   bool operator!=(const MemberSet& other) const { return !(*this == other); }
 
@@ -68,7 +72,8 @@ class MemberSet {
   template <typename Op>
   MemberSet combine(const MemberSet& other, Op op) const {
     MemberSet out;
-    for (size_t i = 0; i < std::max(num_words(), other.num_words()); ++i) out.word(i) = op(word_at(i), other.word_at(i));
+    for (size_t i = 0; i < std::max(num_words(), other.num_words()); ++i)
+      out.word(i) = op(word_at(i), other.word_at(i));
     return out;
   }
   uint64_t low_ = 0;

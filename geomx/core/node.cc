@@ -24,14 +24,18 @@ std::string host_name() {
 }  // namespace
 
 Node::Node(Reactor& reactor, TransportMaker make_transport, NodeOptions options, Hooks hooks)
-    : reactor_(reactor), make_transport_(std::move(make_transport)), options_(std::move(options)), hooks_(std::move(hooks)) {
+    : reactor_(reactor),
+      make_transport_(std::move(make_transport)),
+      options_(std::move(options)),
+      hooks_(std::move(hooks)) {
   name_ = title() + (options_.party.empty() ? "" : " of party " + options_.party);
 }
 
 std::string Node::title() const {
   if (options_.is_master) return "master worker";
   const char* const roles[] = {"scheduler", "local server", "global server", "worker"};
-  return options_.role == NodeRole::scheduler && !options_.lan.is_given ? "global scheduler" : roles[int(options_.role)];
+  return options_.role == NodeRole::scheduler && !options_.lan.is_given ? "global scheduler"
+                                                                        : roles[int(options_.role)];
 }
 
 Node::~Node() { close(); }
@@ -118,14 +122,15 @@ void Node::meet(Tier tier) {
     fault_ = fault;
     fail(why);
   };
-  end.membership = std::make_unique<Membership>(reactor_, *end.link, *end.transport,
-                                                to_address(options.scheduler_host, options.scheduler_port),
-                                                domain_name(tier), options_.join_us, options_.death_us, std::move(events));
+  end.membership = std::make_unique<Membership>(
+      reactor_, *end.link, *end.transport, to_address(options.scheduler_host, options.scheduler_port),
+      domain_name(tier), options_.join_us, options_.death_us, std::move(events));
   end.membership->meet(description());
 }
 
 std::string Node::description() const {
-  return "a " + title() + (party().empty() ? "" : " of party " + party()) + " (pid " + std::to_string(getpid()) + " on " + host_name() + ")";
+  return "a " + title() + (party().empty() ? "" : " of party " + party()) + " (pid " + std::to_string(getpid()) +
+         " on " + host_name() + ")";
 }
 
 JoinRequest Node::request(Tier tier) const {
@@ -135,7 +140,8 @@ JoinRequest Node::request(Tier tier) const {
   request.role = serves ? Role::server : Role::member;
   request.title = title();
   request.party = party();
-  request.wanted_rank = options_.role == NodeRole::local_server ? (tier == Tier::wan ? options_.party_rank : 0) : options_.rank;
+  request.wanted_rank =
+      options_.role == NodeRole::local_server ? (tier == Tier::wan ? options_.party_rank : 0) : options_.rank;
   request.host = host_name();
   request.address = ends_[size_t(tier)]->transport->address();
   request.pid = uint32_t(getpid());
@@ -183,8 +189,10 @@ Agreement Node::agree() const {
   for (const RosterEntry& entry : wan.servers) out.has_master = out.has_master || entry.has_master;
   if (wan.self.role == Role::server) out.first_global_rank = out.num_all_workers;
   if (!wan.servers.empty()) out.num_all_workers += wan.servers[0].num_workers;  // central workers, last
-  if (out.has_master) out.authority = "the master worker";
-  else if (!wan.members.empty()) out.authority = "worker 0 of party " + wan.members[0].party;
+  if (out.has_master)
+    out.authority = "the master worker";
+  else if (!wan.members.empty())
+    out.authority = "worker 0 of party " + wan.members[0].party;
   return out;
 }
 
@@ -199,12 +207,16 @@ void Node::on_ready(const Agreement& agreement) {
   for (auto& end : ends_)
     if (end) make_side(*end);
   make_directory();
-  if (options_.role == NodeRole::worker) make_worker();
-  else if (options_.role == NodeRole::local_server) make_local_server();
-  else make_global_server();
+  if (options_.role == NodeRole::worker)
+    make_worker();
+  else if (options_.role == NodeRole::local_server)
+    make_local_server();
+  else
+    make_global_server();
   if (is_over_) return;
   End* lan = ends_[size_t(Tier::lan)].get();
-  if (lan && options_.role != NodeRole::worker && lan->membership->roster().self.rank == 0) lan->membership->settle(agreement_);
+  if (lan && options_.role != NodeRole::worker && lan->membership->roster().self.rank == 0)
+    lan->membership->settle(agreement_);
   reactor_.after(kTickUs, [this] { tick(); });
   hooks_.log(kInfo, name_ + " is ready");
   hooks_.on_ready({});
@@ -293,7 +305,8 @@ uint32_t Node::global_rank() const {
 
 bool Node::trains() const {
   const End* end = end_of(Tier::lan) ? end_of(Tier::lan) : end_of(Tier::wan);
-  const RosterEntry* self = end && end->membership ? end->membership->roster().find(end->membership->roster().self) : nullptr;
+  const RosterEntry* self =
+      end && end->membership ? end->membership->roster().find(end->membership->roster().self) : nullptr;
   return self && self->id.role == Role::member && !self->is_observer && options_.role == NodeRole::worker;
 }
 

@@ -30,7 +30,7 @@ struct NodeOptions {
   int32_t party_rank = -1, rank = -1;
   bool is_master = false, is_central = false, central_trains = false;
   DomainOptions lan, wan;
-  std::string host;   // that others reach this node by; empty: by the route to the scheduler
+  std::string host;  // that others reach this node by; empty: by the route to the scheduler
   uint16_t port = 0;
   std::map<std::string, std::string> settings;
   uint64_t join_us = 60'000'000, death_us = 12'000'000, slow_us = 10'000'000;
@@ -129,9 +129,7 @@ class Node {
   Status choose_codecs(Key& key);
   void offer_to_plugins();
   // Known once configuring is over.
-  Content answer() const {
-    return optimizer_.empty() || optimizer_ == "none" ? Content::gradient : Content::parameter;
-  }
+  Content answer() const { return optimizer_.empty() || optimizer_ == "none" ? Content::gradient : Content::parameter; }
   std::shared_ptr<Codec> codec(const CodecChoice& choice, Status* status);
   void tick();
   void tell_stalls(End& end);

@@ -79,7 +79,8 @@ void Node::make_aggregator(End& end, Upstream& upstream, uint32_t num_contributo
   sync_ = sync;
   if (end.tier == Tier::lan) sync.is_mixed = false;  // a party is always synchronous inside
   const Roster& roster = end.membership->roster();
-  end.aggregator = std::make_unique<Aggregator>(*end.side, num_contributors, observers(roster), roster.self.rank, sync, upstream);
+  end.aggregator =
+      std::make_unique<Aggregator>(*end.side, num_contributors, observers(roster), roster.self.rank, sync, upstream);
 }
 
 void Node::make_worker() {
@@ -116,7 +117,8 @@ void Node::make_global_server() {
     wan_is_left_ = true;
     end_if_over();
   });
-  make_aggregator(wan, *root_, uint32_t(wan.membership->roster().members.size()) + (options_.central_trains && lan ? 1 : 0));
+  make_aggregator(wan, *root_,
+                  uint32_t(wan.membership->roster().members.size()) + (options_.central_trains && lan ? 1 : 0));
   root_->serve(wan.aggregator.get());
   if (!lan) return;
   wan.client = std::make_unique<Client>(*wan.side);
@@ -186,10 +188,12 @@ void Node::on_sealed() {
   if (root_) {
     std::unique_ptr<Updater> updater;
     if (!optimizer_.empty() && hooks_.make_updater)
-      if (Status status = hooks_.make_updater(optimizer_, &updater); !status.ok()) return fail(name_ + ": " + status.message());
+      if (Status status = hooks_.make_updater(optimizer_, &updater); !status.ok())
+        return fail(name_ + ": " + status.message());
     if (!updater && sync_.is_mixed)
-      return fail("sync=mixed needs an optimizer on the servers: parties that don't wait for each other share weights, "
-                  "not sums; set one before the first push");
+      return fail(
+          "sync=mixed needs an optimizer on the servers: parties that don't wait for each other share weights, "
+          "not sums; set one before the first push");
     root_->seal(std::move(updater));
   }
   keys_.for_each([&](Key& key) {
@@ -227,7 +231,8 @@ Status Node::choose_codecs(Key& key) {
     for (Direction direction : {Direction::up, Direction::down}) {
       CodecChoice choice;
       Status status;
-      if (hooks_.choose) status = hooks_.choose(key.spec.name, key.spec.length(), key.spec.dtype, tier, direction, &choice);
+      if (hooks_.choose)
+        status = hooks_.choose(key.spec.name, key.spec.length(), key.spec.dtype, tier, direction, &choice);
       if (status.ok()) key.codec[size_t(tier)][size_t(direction)] = codec(choice, &status);
       // Weights come down where the servers have an optimizer: what carries gradients alone leaves them as they are.
       if (status.ok() && direction == Direction::down && !key.codec_of(tier, direction).carries(answer()))
@@ -236,7 +241,8 @@ Status Node::choose_codecs(Key& key) {
         status = Status::error("codec " + choice.name + " does not take " + name_of(key.spec.dtype));
       if (status.ok() && root_ && sync_.is_mixed && tier == Tier::wan && direction == Direction::down &&
           key.codec_of(tier, direction).scope() != CodecScope::part)
-        status = Status::error("codec " + choice.name + " looks at whole tensors, which sync=mixed never has at one time "
+        status = Status::error("codec " + choice.name +
+                               " looks at whole tensors, which sync=mixed never has at one time "
                                "on the way down; use another codec there, or sync=fsa");
       if (!status.ok()) return Status::error("key \"" + key.spec.name + "\": " + status.message());
     }
@@ -249,10 +255,14 @@ std::shared_ptr<Codec> Node::codec(const CodecChoice& choice, Status* status) {
   std::string id = choice.name;
   for (const auto& [name, value] : choice.params) {
     id += ";" + name + "=";
-    std::visit([&](const auto& v) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::string>) id += v;
-      else id += std::to_string(v);
-    }, value);
+    std::visit(
+        [&](const auto& v) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::string>)
+            id += v;
+          else
+            id += std::to_string(v);
+        },
+        value);
   }
   std::shared_ptr<Codec>& made = made_codecs_[id];
   if (!made) {
@@ -314,7 +324,10 @@ void Node::tick() {
   for (auto& end : ends_)
     if (end && end->aggregator) tell_stalls(*end);
   directory_->tell_who_is_missing();
-  if (worker_) worker_->expire(reactor_.now_us(), [this](const Ticket& ticket) { return name_ + ": " + ticket.text() + " was not done in time" + reason(ticket); });
+  if (worker_)
+    worker_->expire(reactor_.now_us(), [this](const Ticket& ticket) {
+      return name_ + ": " + ticket.text() + " was not done in time" + reason(ticket);
+    });
   reactor_.after(kTickUs, [this] { tick(); });
 }
 
@@ -325,11 +338,13 @@ void Node::tell_stalls(End& end) {
   if (!stall || now_us - stall->since_us < kTickUs) return;
   const Key& key = *keys_.find(stall->key);
   const std::string text = "round " + std::to_string(stall->round) + " of key \"" + key.spec.name + "\" has waited " +
-                           std::to_string((now_us - stall->since_us) / 1'000'000) + " s for " + names(end, stall->missing);
+                           std::to_string((now_us - stall->since_us) / 1'000'000) + " s for " +
+                           names(end, stall->missing);
   Frame frame(FrameKind::waiting);
   frame.body = Writer().text(text).finish();
   for (const RosterEntry& entry : end.membership->roster().members)
-    if (!stall->missing.contains(entry.id.rank) && !end.aggregator->left().contains(entry.id.rank)) end.link->send(entry.id, frame);
+    if (!stall->missing.contains(entry.id.rank) && !end.aggregator->left().contains(entry.id.rank))
+      end.link->send(entry.id, frame);
   if (now_us - stall->since_us < options_.slow_us || now_us - end.warned_us < options_.slow_us) return;
   end.warned_us = now_us;
   hooks_.log(kWarning, name_ + ": " + text);
@@ -339,7 +354,8 @@ std::string Node::names(const End& end, const MemberSet& contributors) const {
   std::string text;
   contributors.for_each([&](uint32_t rank) {
     const bool is_central = rank >= end.membership->roster().members.size();
-    text += (text.empty() ? "" : ", ") + (is_central ? "the central party" : end.membership->roster().name_of(member(rank)));
+    text += (text.empty() ? "" : ", ") +
+            (is_central ? "the central party" : end.membership->roster().name_of(member(rank)));
   });
   return text;
 }

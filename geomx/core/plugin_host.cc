@@ -126,7 +126,8 @@ class PluginCodec : public Codec {
       return Status::error("it has no max_encoded_size, encode or decode");
     }
     if (table().scope > GX_SCOPE_TENSOR) return Status::error("its scope is none of part, shard, tensor");
-    if (keeps_residual() && table().give_back == nullptr) return Status::error("it keeps a residual but has no give_back");
+    if (keeps_residual() && table().give_back == nullptr)
+      return Status::error("it keeps a residual but has no give_back");
     return {};
   }
 
@@ -343,7 +344,12 @@ CodecMaker maker_of(const std::shared_ptr<Library>& library, gx_make_codec make,
     auto codec = std::make_unique<PluginCodec>(library);
     const std::vector<gx_param> items = params_of(params);
     const PluginHooks& hooks = *library->hooks;
-    const gx_site site = {sizeof(gx_site), 0, hooks.is_server, hooks.rank, hooks.num_members, hooks.num_servers,
+    const gx_site site = {sizeof(gx_site),
+                          0,
+                          hooks.is_server,
+                          hooks.rank,
+                          hooks.num_members,
+                          hooks.num_servers,
                           static_cast<gx_content>(hooks.answer)};
     gx_error error = {};
     const gx_status code = make(user, &library->host, &site, {items.data(), items.size()}, &codec->table(), &error);

@@ -39,16 +39,17 @@ class TransportPolicy {
 };
 
 struct Hop {
-  bool waits = false;     // ask again at `until_us`, or when more has arrived
+  bool waits = false;  // ask again at `until_us`, or when more has arrived
   uint64_t until_us = 0;
-  NodeId to;              // where to send otherwise
+  NodeId to;  // where to send otherwise
 };
 
 class OverlayPolicy {
  public:
   virtual ~OverlayPolicy() = default;
   // The contributions `have` are merged here, the first of them since `since_us`: where to?
-  virtual Hop up(const PartView&, NodeId self, NodeId root, const MemberSet& have, uint64_t since_us, uint64_t now_us) = 0;
+  virtual Hop up(const PartView&, NodeId self, NodeId root, const MemberSet& have, uint64_t since_us,
+                 uint64_t now_us) = 0;
   // A closed part is owed to `owed`: the first hops, and whom each of them passes it on to.
   virtual std::vector<std::pair<uint32_t, MemberSet>> down(const PartView&, const MemberSet& owed) = 0;
   // Without an answer for so long, a contributor goes straight to the root.

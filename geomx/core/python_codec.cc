@@ -24,7 +24,8 @@ class PythonSlot : public Slot {
 
 nb::object view_of(const Bytes& bytes) {
   static const char nothing = 0;
-  char* data = bytes.empty() ? const_cast<char*>(&nothing) : reinterpret_cast<char*>(const_cast<uint8_t*>(bytes.data()));
+  char* data =
+      bytes.empty() ? const_cast<char*>(&nothing) : reinterpret_cast<char*>(const_cast<uint8_t*>(bytes.data()));
   return nb::steal(PyMemoryView_FromMemory(data, Py_ssize_t(bytes.size()), PyBUF_READ));
 }
 
@@ -81,12 +82,14 @@ class PythonCodec : public Codec {
     return call("prepare", [&] { self_.attr("prepare")(of(slot), info(whole), values_of(whole, values)); });
   }
   Status encode(Slot& slot, const PartView& view, const Bytes& values, Bytes* encoded) override {
-    return call("encode", [&] { *encoded = bytes_of(self_.attr("encode")(of(slot), info(view), values_of(view, values))); });
+    return call("encode",
+                [&] { *encoded = bytes_of(self_.attr("encode")(of(slot), info(view), values_of(view, values))); });
   }
   Status decode(const PartView& view, const Bytes& encoded, Bytes* values) override {
     *values = Bytes::allocate(view.length * size_of(sum_type(view.dtype)));
     return call("decode", [&] {
-      self_.attr("decode")(info(view), view_of(encoded), array_of(values->writable(), view.length, sum_type(view.dtype)));
+      self_.attr("decode")(info(view), view_of(encoded),
+                           array_of(values->writable(), view.length, sum_type(view.dtype)));
     });
   }
   Status accumulate(const PartView& view, const Bytes& encoded, void* sum) override {
@@ -108,7 +111,8 @@ class PythonCodec : public Codec {
     return call("score", [&] { *contribution = nb::cast<double>(self_.attr("score")(info(view), view_of(encoded))); });
   }
   Status save_slot(const Slot& slot, Bytes* out) const override {
-    return call("save_slot", [&] { *out = bytes_of(self_.attr("save_slot")(static_cast<const PythonSlot&>(slot).value)); });
+    return call("save_slot",
+                [&] { *out = bytes_of(self_.attr("save_slot")(static_cast<const PythonSlot&>(slot).value)); });
   }
   Status load_slot(Slot& slot, const Bytes& in) override {
     return call("load_slot", [&] {
@@ -167,12 +171,12 @@ Status make_python_codec(nb::object make, const Params& params, std::unique_ptr<
   const nb::gil_scoped_acquire gil;
   try {
     nb::dict given;
-    for (const auto& [name, value] : params)
-      std::visit([&](const auto& v) { given[name.c_str()] = v; }, value);
+    for (const auto& [name, value] : params) std::visit([&](const auto& v) { given[name.c_str()] = v; }, value);
     *out = std::make_unique<PythonCodec>(make(given));
     return {};
   } catch (nb::python_error& e) {
-    return Status::error(nb::cast<std::string>(nb::str(e.type().attr("__name__"))) + ": " + nb::cast<std::string>(nb::str(e.value())));
+    return Status::error(nb::cast<std::string>(nb::str(e.type().attr("__name__"))) + ": " +
+                         nb::cast<std::string>(nb::str(e.value())));
   } catch (const std::exception& e) {
     return Status::error(e.what());
   }

@@ -17,7 +17,8 @@ class Reactor {
   virtual void cancel(TimerId timer) = 0;
   // From any thread: run in a turn soon.
   virtual void post(Task task) = 0;
-  // Runs at the end of every turn from now on: where queues are pumped, so that what was made in one turn leaves together.
+  // Runs at the end of every turn from now on: where queues are pumped, so that what was made in one turn leaves
+  // together.
   virtual void at_turn_end(Task task) = 0;
 
   TimerId after(uint64_t delay_us, Task task) { return at(now_us() + delay_us, std::move(task)); }

@@ -15,8 +15,8 @@ class Relay {
   Relay(Side& side, std::function<void()> on_idle) : side_(side), on_idle_(std::move(on_idle)) {}
 
   void contribute(Frame own, int64_t rank, uint8_t channel);
-  void take(Frame frame);              // another member's push
-  void pass_on(const Frame& value);    // to the members in value.forward
+  void take(Frame frame);                                    // another member's push
+  void pass_on(const Frame& value);                          // to the members in value.forward
   void forget(uint32_t key, uint32_t part, uint32_t round);  // the round is answered
   bool is_idle() const { return num_holding_ == 0; }
   // For tests only: a contributor may be merged twice.

@@ -18,11 +18,13 @@ void Root::offer(uint32_t index, uint32_t part, uint32_t line, uint32_t round, B
   const Key& key = *side_.keys.find(index);
   Bytes& weights = weights_[{index, part}];
   if (weights.size() != sum.size())
-    return side_.fail("key \"" + key.spec.name + "\" has no initial value, which a server optimizer needs; init it first");
+    return side_.fail("key \"" + key.spec.name +
+                      "\" has no initial value, which a server optimizer needs; init it first");
   const auto start = std::chrono::steady_clock::now();
   Bytes next = side_.link.allocate(member(0), weights.size());  // the old ones may still be on their way to members
   if (!next.empty()) std::memcpy(next.writable(), weights.data(), weights.size());
-  const Status status = updater_->step(key.view(part, round, side_.tier, Direction::up), line, sum.data(), next.writable());
+  const Status status =
+      updater_->step(key.view(part, round, side_.tier, Direction::up), line, sum.data(), next.writable());
   if (!status.ok()) return side_.fail("key \"" + key.spec.name + "\": " + status.message());
   weights = next;
   side_.counters.update_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -99,7 +99,8 @@ bool Roster::read(const Bytes& body, Roster* out) {
   Reader in(body);
   const uint32_t self = in.varint32();
   out->self = NodeId{Role(self & 3), self >> 2};
-  return read_entries(in, &out->servers) && read_entries(in, &out->members) && read_settings(in, &out->settings) && in.done();
+  return read_entries(in, &out->servers) && read_entries(in, &out->members) && read_settings(in, &out->settings) &&
+         in.done();
 }
 
 const RosterEntry* Roster::find(NodeId id) const {

@@ -23,14 +23,14 @@ Status unite(Settings* all, const Settings& more);
 struct JoinRequest {
   Role role = Role::member;
   int32_t wanted_rank = -1;
-  std::string title;           // "worker", "local server", "global server", "master worker"
+  std::string title;  // "worker", "local server", "global server", "master worker"
   std::string party;
-  std::string host, address;   // where others reach it
+  std::string host, address;  // where others reach it
   uint32_t pid = 0;
   uint32_t num_servers = 0, num_members = 0;  // as this node was told; 0: not told
   bool is_observer = false, has_master = false;
-  bool central_trains = false; // said by global servers for their party; workers may say it too
-  uint32_t num_workers = 0;    // that train, behind a local server
+  bool central_trains = false;  // said by global servers for their party; workers may say it too
+  uint32_t num_workers = 0;     // that train, behind a local server
   Settings settings;
 
   Bytes finish() const;

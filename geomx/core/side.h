@@ -17,8 +17,8 @@ struct Side {
   Tier tier;
   NodeId self;
   uint32_t num_servers, num_members;
-  uint32_t contributor;                           // this node's bit in contributor sets
-  std::function<void(const std::string&)> fail;   // ends the run with this sentence
+  uint32_t contributor;                          // this node's bit in contributor sets
+  std::function<void(const std::string&)> fail;  // ends the run with this sentence
 
   // A server of the central party is a contributor to its own rounds: the one behind the members.
   uint32_t contributor_of(NodeId node) const { return node.role == Role::member ? node.rank : num_members; }

@@ -25,10 +25,10 @@ class Status {
 
 }  // namespace geomx
 
-#define GX_CHECK(condition, message)                                                                       \
-  do {                                                                                                     \
-    if (!(condition)) {                                                                                    \
-      std::fprintf(stderr, "geomx: broken invariant at %s:%d: %s\n", __FILE__, __LINE__, (message));      \
-      std::abort();                                                                                        \
-    }                                                                                                      \
+#define GX_CHECK(condition, message)                                                                 \
+  do {                                                                                               \
+    if (!(condition)) {                                                                              \
+      std::fprintf(stderr, "geomx: broken invariant at %s:%d: %s\n", __FILE__, __LINE__, (message)); \
+      std::abort();                                                                                  \
+    }                                                                                                \
   } while (false)

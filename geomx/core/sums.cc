@@ -7,11 +7,16 @@ namespace geomx {
 
 void add(DType type, void* sum, const void* values, uint64_t length) {
   switch (type) {
-    case DType::f64: return add_f64(static_cast<double*>(sum), values, length);
-    case DType::i32: return add_i32(static_cast<int32_t*>(sum), values, length);
-    case DType::i64: return add_i64(static_cast<int64_t*>(sum), values, length);
-    case DType::u8: return add_u8(static_cast<uint8_t*>(sum), values, length);
-    default: return add_f32(static_cast<float*>(sum), values, length);
+    case DType::f64:
+      return add_f64(static_cast<double*>(sum), values, length);
+    case DType::i32:
+      return add_i32(static_cast<int32_t*>(sum), values, length);
+    case DType::i64:
+      return add_i64(static_cast<int64_t*>(sum), values, length);
+    case DType::u8:
+      return add_u8(static_cast<uint8_t*>(sum), values, length);
+    default:
+      return add_f32(static_cast<float*>(sum), values, length);
   }
 }
 
@@ -25,8 +30,10 @@ Bytes to_raw(DType dtype, const Bytes& values) {
   if (dtype != DType::f16 && dtype != DType::bf16) return values;
   const uint64_t length = values.size() / sizeof(float);
   Bytes raw = Bytes::allocate(length * size_of(dtype));
-  if (dtype == DType::f16) f32_to_f16(values.as<float>(), raw.writable(), length);
-  else f32_to_bf16(values.as<float>(), raw.writable(), length);
+  if (dtype == DType::f16)
+    f32_to_f16(values.as<float>(), raw.writable(), length);
+  else
+    f32_to_bf16(values.as<float>(), raw.writable(), length);
   return raw;
 }
 

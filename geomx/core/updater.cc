@@ -62,8 +62,8 @@ class Sgd : public Updater {
     if (Status status = check_type(view, "sgd"); !status.ok()) return status;
     std::vector<float>& velocity = velocities_[{view.key, view.part}];
     if (step_.momentum != 0) velocity.resize(view.length);
-    sgd_step(static_cast<float*>(weights), step_.momentum != 0 ? velocity.data() : nullptr, static_cast<const float*>(sum),
-             view.length, step_);
+    sgd_step(static_cast<float*>(weights), step_.momentum != 0 ? velocity.data() : nullptr,
+             static_cast<const float*>(sum), view.length, step_);
     return {};
   }
 

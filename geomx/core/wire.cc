@@ -22,8 +22,10 @@ void write_frame(Writer& out, Frame& frame, std::vector<Bytes>* attachments) {
   if (flags & kHasContributors) out.members(frame.contributors);
   if (flags & kForward) out.members(frame.forward);
   out.varint(frame.body.size());
-  if (attach) attachments->push_back(std::move(frame.body));
-  else out.raw(frame.body.data(), frame.body.size());
+  if (attach)
+    attachments->push_back(std::move(frame.body));
+  else
+    out.raw(frame.body.data(), frame.body.size());
 }
 
 Status malformed(const std::string& what) { return Status::error("malformed message: " + what); }
@@ -60,11 +62,11 @@ Status read_frame(Reader& in, const Message& message, size_t* next_attachment, F
 }  // namespace
 
 const char* name_of(FrameKind kind) {
-  static const char* const names[] = {
-      "?",       "ack",        "join",   "refuse",  "roster",       "settled", "ready",   "heartbeat", "fail", "bye",
-      "declare", "configure",  "seal",   "spec",    "configured",   "sealed",  "taken",   "barrier",   "barrier_done",
-      "report",  "waiting",    "push",   "end",     "value",        "pull",    "init",    "overlap",   "leave",
-      "leave_taken"};
+  static const char* const names[] = {"?",          "ack",    "join",  "refuse",  "roster",       "settled", "ready",
+                                      "heartbeat",  "fail",   "bye",   "declare", "configure",    "seal",    "spec",
+                                      "configured", "sealed", "taken", "barrier", "barrier_done", "report",  "waiting",
+                                      "push",       "end",    "value", "pull",    "init",         "overlap", "leave",
+                                      "leave_taken"};
   static_assert(sizeof(names) / sizeof(names[0]) == size_t(FrameKind::last) + 1);
   return kind <= FrameKind::last ? names[size_t(kind)] : "?";
 }

@@ -22,9 +22,9 @@
 namespace geomx {
 
 constexpr uint8_t kWireVersion = 1;
-constexpr size_t kInlineBytes = 2048;              // bodies above this are attachments
-constexpr uint32_t kMaxFrames = 1u << 16;          // of one message
-constexpr uint32_t kMaxMemberWords = 1u << 10;     // 65,536 members
+constexpr size_t kInlineBytes = 2048;           // bodies above this are attachments
+constexpr uint32_t kMaxFrames = 1u << 16;       // of one message
+constexpr uint32_t kMaxMemberWords = 1u << 10;  // 65,536 members
 
 // Who a node is in one domain.
 enum class Role : uint8_t { scheduler = 0, server = 1, member = 2 };
@@ -42,39 +42,49 @@ inline NodeId scheduler() { return {Role::scheduler, 0}; }
 constexpr uint32_t kNobody = 0xffffffff;  // `from` before a rank was assigned
 
 enum class FrameKind : uint8_t {
-  ack = 1,       // messages taken: their credit comes back
+  ack = 1,  // messages taken: their credit comes back
   // membership, with the domain's scheduler
-  join,          // who I am; answered by roster or refuse
-  refuse,        // a sentence: the join, or a request, can't be granted
-  roster,        // everybody of the domain, and which of them is you
-  settled,       // a server tells its party's scheduler what the whole deployment agreed on
-  ready,         // the whole deployment is up, with what it agreed on
-  heartbeat, fail, bye,
+  join,     // who I am; answered by roster or refuse
+  refuse,   // a sentence: the join, or a request, can't be granted
+  roster,   // everybody of the domain, and which of them is you
+  settled,  // a server tells its party's scheduler what the whole deployment agreed on
+  ready,    // the whole deployment is up, with what it agreed on
+  heartbeat,
+  fail,
+  bye,
   // directory: requests go up to the first server of the WAN, notices come down from it to everybody
-  declare, configure, seal,                 // requests
-  spec, configured, sealed,                 // notices
-  taken,                                    // a server has the notice
-  barrier, barrier_done, report, waiting,   // waiting: whom a server waits for, in words
+  declare,
+  configure,
+  seal,  // requests
+  spec,
+  configured,
+  sealed,  // notices
+  taken,   // a server has the notice
+  barrier,
+  barrier_done,
+  report,
+  waiting,  // waiting: whom a server waits for, in words
   // rounds
-  push,          // a contribution, or several that were merged
-  end,           // a sender's round of a shard is complete; body: which of its parts may be missing
-  value,         // a closed part; contributors: who is in it
-  pull,          // asks for a part of at least this round
-  init,          // the authority's initial value of a part
-  overlap,       // a contribution was refused: contributors says who is already in, the others send alone
-  leave, leave_taken,
+  push,     // a contribution, or several that were merged
+  end,      // a sender's round of a shard is complete; body: which of its parts may be missing
+  value,    // a closed part; contributors: who is in it
+  pull,     // asks for a part of at least this round
+  init,     // the authority's initial value of a part
+  overlap,  // a contribution was refused: contributors says who is already in, the others send alone
+  leave,
+  leave_taken,
   last = leave_taken,
 };
 const char* name_of(FrameKind kind);
 
 enum FrameFlag : uint8_t {
-  kAttached = 1,         // the body is the message's next attachment
+  kAttached = 1,  // the body is the message's next attachment
   kHasCodec = 2,
   kHasContributors = 4,
   kDroppable = 8,
-  kInit = 16,            // carries, answers or asks for an initial value: counted apart
-  kForward = 32,         // value: pass it on to the members in `forward`
-  kEveryone = 64,        // value: whoever was expected is in it; `contributors` is left out
+  kInit = 16,      // carries, answers or asks for an initial value: counted apart
+  kForward = 32,   // value: pass it on to the members in `forward`
+  kEveryone = 64,  // value: whoever was expected is in it; `contributors` is left out
 };
 
 struct Frame {
@@ -94,14 +104,24 @@ struct Frame {
 // Control bodies: varints and length-prefixed text.
 class Writer {
  public:
-  Writer& u8(uint8_t v) { out_.push_back(char(v)); return *this; }
+  Writer& u8(uint8_t v) {
+    out_.push_back(char(v));
+    return *this;
+  }
   Writer& u32(uint32_t v) { return raw(&v, 4); }
   Writer& u64(uint64_t v) { return raw(&v, 8); }
   Writer& f64(double v) { return raw(&v, 8); }
   Writer& varint(uint64_t v);
-  Writer& text(std::string_view v) { varint(v.size()); out_.append(v); return *this; }
+  Writer& text(std::string_view v) {
+    varint(v.size());
+    out_.append(v);
+    return *this;
+  }
   Writer& members(const MemberSet& set);
-  Writer& raw(const void* data, size_t size) { out_.append(static_cast<const char*>(data), size); return *this; }
+  Writer& raw(const void* data, size_t size) {
+    out_.append(static_cast<const char*>(data), size);
+    return *this;
+  }
   size_t size() const { return out_.size(); }
   Bytes finish() const { return Bytes::copy(out_); }
 
@@ -117,10 +137,26 @@ class Reader {
   bool ok() const { return ok_; }
   bool done() const { return ok_ && at_ == end_; }
   size_t left() const { return ok_ ? size_t(end_ - at_) : 0; }
-  uint8_t u8() { uint8_t v = 0; raw(&v, 1); return v; }
-  uint32_t u32() { uint32_t v = 0; raw(&v, 4); return v; }
-  uint64_t u64() { uint64_t v = 0; raw(&v, 8); return v; }
-  double f64() { double v = 0; raw(&v, 8); return v; }
+  uint8_t u8() {
+    uint8_t v = 0;
+    raw(&v, 1);
+    return v;
+  }
+  uint32_t u32() {
+    uint32_t v = 0;
+    raw(&v, 4);
+    return v;
+  }
+  uint64_t u64() {
+    uint64_t v = 0;
+    raw(&v, 8);
+    return v;
+  }
+  double f64() {
+    double v = 0;
+    raw(&v, 8);
+    return v;
+  }
   uint64_t varint();
   uint32_t varint32();
   std::string_view view(size_t size);

@@ -54,7 +54,8 @@ void Worker::cancel(const TicketPtr& ticket, const std::string& why) {
   auto is_it = [&](const TicketPtr& other) { return other == ticket; };
   for (auto& [id, state] : states_) {
     auto& waiting = state.waiting;
-    waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }), waiting.end());
+    waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }),
+                  waiting.end());
     state.inits.erase(std::remove_if(state.inits.begin(), state.inits.end(), is_it), state.inits.end());
     state.pulls.remove_if([&](const Pull& pull) { return is_it(pull.ticket); });
     run_waiting(state);  // it may have been in the way
@@ -65,7 +66,8 @@ void Worker::cancel(const TicketPtr& ticket, const std::string& why) {
 void Worker::expire(uint64_t now_us, const std::function<std::string(const Ticket&)>& why) {
   std::vector<TicketPtr> late;
   for (const auto& weak : tickets_)
-    if (const TicketPtr ticket = weak.lock(); ticket && ticket->deadline_us() != 0 && ticket->deadline_us() <= now_us && !ticket->done())
+    if (const TicketPtr ticket = weak.lock();
+        ticket && ticket->deadline_us() != 0 && ticket->deadline_us() <= now_us && !ticket->done())
       late.push_back(ticket);
   for (const TicketPtr& ticket : late) cancel(ticket, why(*ticket));
 }
@@ -73,12 +75,15 @@ void Worker::expire(uint64_t now_us, const std::function<std::string(const Ticke
 std::string Worker::blocked_by(const Ticket& ticket) const {
   auto is_it = [&](const TicketPtr& other) { return other.get() == &ticket; };
   for (const auto& [id, state] : states_) {
-    const bool waits = std::any_of(state.waiting.begin(), state.waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }) ||
-                       std::any_of(state.inits.begin(), state.inits.end(), is_it);
+    const bool waits =
+        std::any_of(state.waiting.begin(), state.waiting.end(), [&](const Waiting& w) { return is_it(w.ticket); }) ||
+        std::any_of(state.inits.begin(), state.inits.end(), is_it);
     if (!waits) continue;
     const std::string key = "key \"" + state.name + "\"";
-    if (state.key == nullptr && !state.is_declared) return key + " is not known: nobody has declared it by an init or a push";
-    if (state.key == nullptr) return key + " waits to be declared by " + options_.authority + ", who decides about keys";
+    if (state.key == nullptr && !state.is_declared)
+      return key + " is not known: nobody has declared it by an init or a push";
+    if (state.key == nullptr)
+      return key + " waits to be declared by " + options_.authority + ", who decides about keys";
     return key + " waits for the first push or the leave of " + options_.authority + ", which ends configuring";
   }
   return "";
@@ -206,7 +211,8 @@ void Worker::push_now(State& state, const Tensor& tensor, const TicketPtr& ticke
   const Key& key = *state.key;
   ++state.pushed;
   const size_t width = size_of(sum_type(key.spec.dtype));
-  const Bytes values = from_raw(key.spec.dtype, Bytes::wrap(tensor.data, tensor.num_bytes(), [ticket] { ticket->complete_one(); }));
+  const Bytes values =
+      from_raw(key.spec.dtype, Bytes::wrap(tensor.data, tensor.num_bytes(), [ticket] { ticket->complete_one(); }));
   for (uint32_t part = 0; part < key.parts.size(); ++part)
     client_.push(key.spec.index, part, values.slice(key.parts[part].offset * width, key.parts[part].length * width),
                  tensor.priority);

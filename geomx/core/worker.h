@@ -71,7 +71,7 @@ class Worker {
     TicketPtr ticket;
   };
   struct Kept {
-    Frame frame;                  // the newest value, until it has been pulled
+    Frame frame;  // the newest value, until it has been pulled
     uint32_t round = 0;
     bool is_here = false;
   };
@@ -84,12 +84,12 @@ class Worker {
   struct State {
     std::string name;
     const Key* key = nullptr;
-    uint32_t pushed = 0;          // rounds
-    bool is_declared = false;     // we have asked for it
+    uint32_t pushed = 0;       // rounds
+    bool is_declared = false;  // we have asked for it
     std::deque<Waiting> waiting;
     std::vector<Kept> parts;
     std::list<Pull> pulls;
-    Bytes initial;                // the authority's, raw, until the key is decided
+    Bytes initial;  // the authority's, raw, until the key is decided
     std::vector<TicketPtr> inits;
   };
 

@@ -136,7 +136,7 @@ typedef struct gx_host {
 
 enum { GX_SCOPE_PART = 0, GX_SCOPE_SHARD = 1, GX_SCOPE_TENSOR = 2 };
 enum {
-  GX_KEEPS_RESIDUAL = 1,          /* keeps what encoding leaves out in its slot: has give_back */
+  GX_KEEPS_RESIDUAL = 1,    /* keeps what encoding leaves out in its slot: has give_back */
   GX_CAN_MERGE = 2,         /* adds encoded parts without decoding them: has merge */
   GX_CARRIES_GRADIENTS = 4, /* what it may be chosen for */
   GX_CARRIES_PARAMETERS = 8,
