@@ -162,16 +162,12 @@ void Loop::wait(bool is_ready) {
   poll_items_.clear();
   poll_items_.push_back({nullptr, wake_fd_, ZMQ_POLLIN, 0});
   poll_items_.push_back({nullptr, timer_fd_, ZMQ_POLLIN, 0});
-  std::vector<size_t> firsts;
   for (Source* source : sources_) {
-    firsts.push_back(poll_items_.size());
     if (source != nullptr) source->append_poll_items(&poll_items_);
   }
   if (!is_ready) {
     const int found = zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), -1);
     GX_CHECK(found >= 0 || errno == EINTR, zmq_strerror(errno));
-    for (size_t i = 0; i < sources_.size(); ++i)
-      if (sources_[i] != nullptr) sources_[i]->polled(poll_items_.data() + firsts[i]);
   }
   if (poll_items_[0].revents != 0) drain(wake_fd_);
   if (poll_items_[1].revents != 0) {

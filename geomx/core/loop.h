@@ -25,8 +25,6 @@ class Loop : public Reactor {
    public:
     virtual ~Source() = default;
     virtual void append_poll_items(std::vector<zmq_pollitem_t>* items) = 0;
-    // What became of those items, right after they were waited for.
-    virtual void polled(const zmq_pollitem_t*) {}
     // Reads a bounded amount, so that no source starves the others; true: there may be more, so don't wait.
     virtual bool read() = 0;
   };

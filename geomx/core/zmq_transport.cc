@@ -126,8 +126,6 @@ ZmqTransport::Socket ZmqTransport::open_socket(int type, int events) {
   set(opened.monitor, ZMQ_RCVHWM, 0);  // or the I/O thread would wait for us
   set(opened.monitor, ZMQ_LINGER, 0);
   GX_CHECK(zmq_connect(opened.monitor, endpoint.c_str()) == 0, zmq_strerror(errno));
-  size_t size = sizeof(opened.monitor_fd);
-  GX_CHECK(zmq_getsockopt(opened.monitor, ZMQ_FD, &opened.monitor_fd, &size) == 0, zmq_strerror(errno));
   return opened;
 }
 
@@ -195,7 +193,6 @@ void ZmqTransport::say_goodbye() {
     std::vector<zmq_pollitem_t> items;
     append_poll_items(&items);
     zmq_poll(items.data(), static_cast<int>(items.size()), static_cast<long>((deadline_us - now_us) / 1000 + 1));
-    polled(items.data());
     read();
   }
 }
@@ -265,20 +262,10 @@ void ZmqTransport::append_poll_items(std::vector<zmq_pollitem_t>* items) {
   const auto append = [&](const Socket& socket) {
     if (socket.socket == nullptr) return;
     items->push_back({socket.socket, 0, ZMQ_POLLIN, 0});
-    items->push_back({nullptr, socket.monitor_fd, ZMQ_POLLIN, 0});
+    items->push_back({socket.monitor, 0, ZMQ_POLLIN, 0});
   };
   append(router_);
   for (const std::unique_ptr<Peer>& peer : peers_) append(peer->dealer);
-}
-
-void ZmqTransport::polled(const zmq_pollitem_t* items) {
-  const auto take = [&](Socket& socket) {
-    if (socket.socket == nullptr) return;
-    socket.has_events = socket.has_events || items[1].revents != 0;
-    items += 2;
-  };
-  take(router_);
-  for (const std::unique_ptr<Peer>& peer : peers_) take(peer->dealer);
 }
 
 // Events first: a peer whose end is among them is lost only when its socket has nothing more to read.
@@ -315,8 +302,6 @@ bool ZmqTransport::read_event(void* monitor, Event* event) {
 
 void ZmqTransport::read_router_events() {
   Event event;
-  if (!router_.has_events) return;
-  router_.has_events = false;  // all are read: the descriptor tells of new ones only
   while (!is_closed_ && read_event(router_.monitor, &event)) {
     if (is_handshake_failure(event.kind)) {
       is_failure_told_ = true;  // its end is the next event
@@ -343,8 +328,6 @@ void ZmqTransport::on_disconnected(int fd) {
 
 void ZmqTransport::read_dealer_events(Peer& peer) {
   Event event;
-  if (!peer.dealer.has_events) return;
-  peer.dealer.has_events = false;
   while (peer.dealer.socket != nullptr && read_event(peer.dealer.monitor, &event)) {
     if (event.kind == ZMQ_EVENT_CONNECT_RETRIED && peer.state == Peer::State::greeting) {
       const bool is_quick = loop_.now_us() - peer.opened_us < quick_failure_us;
@@ -396,9 +379,7 @@ void ZmqTransport::refuse(const std::string& why) {
 }
 
 void ZmqTransport::on_stranger(const Frames& frames) {
-  // Of a connection that was just accepted the event is there, but perhaps not yet seen by a poll.
-  router_.has_events = true;
-  read_router_events();
+  read_router_events();  // of a connection that was just accepted the event is there already
   const std::string_view id = frames[0]->text();
   const std::string host = frames.size() > 1 ? frames[1]->peer_host() : "";
   const auto connection = accepted_.find(frames.size() > 1 ? zmq_msg_get(&frames[1]->message, ZMQ_SRCFD) : -1);

@@ -55,9 +55,6 @@ class ZmqTransport : public Transport, private Loop::Source {
   struct Socket {
     void* socket = nullptr;
     void* monitor = nullptr;
-    // Looked at only when this says so: asking ZeroMQ costs system calls, and there is one for each connection.
-    int monitor_fd = -1;
-    bool has_events = true;
   };
   // Loans that the node has dropped, on any thread, until they are sent back to who lent them.
   struct ReturnQueue;
@@ -97,7 +94,6 @@ class ZmqTransport : public Transport, private Loop::Source {
   };
 
   void append_poll_items(std::vector<zmq_pollitem_t>* items) override;
-  void polled(const zmq_pollitem_t* items) override;
   bool read() override;
 
   Socket open_socket(int type, int events);

@@ -298,7 +298,7 @@ TEST_CASE("a role that never comes is named when the wait is over") {
     missing = "b.server", sentence = "party b was not complete after 20 s: it lacks 1 of 1 ";
   }
   SUBCASE("a global server") {
-    missing = "server1", sentence = "the WAN was not complete after 21 s: it lacks 1 of 2 global servers; here: ";
+    missing = "server1", sentence = "the WAN was not complete after 20 s: it lacks 1 of 2 global servers; here: ";
   }
   Sim sim;
   sim.deploy({2, 1}, 2, false);
