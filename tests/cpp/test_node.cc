@@ -291,21 +291,9 @@ TEST_CASE("ranks don't depend on who comes first") {
 
 TEST_CASE("a role that never comes is named when the wait is over") {
   std::string missing, sentence;
-<<<<<<< HEAD
-  SUBCASE("a worker") {
-    missing = "a.worker1", sentence = "party a was not complete after 20 s: it lacks 1 of 2 workers; here: ";
-  }
-  SUBCASE("a local server") {
-    missing = "b.server", sentence = "party b was not complete after 20 s: it lacks 1 of 1 ";
-  }
-  SUBCASE("a global server") {
-    missing = "server1", sentence = "the WAN was not complete after 20 s: it lacks 1 of 2 global servers; here: ";
-  }
-=======
   SUBCASE("a worker") { missing = "a.worker1", sentence = "it lacks 1 of 2 workers; here: "; }
   SUBCASE("a local server") { missing = "b.server", sentence = "it lacks 1 of 1 "; }
   SUBCASE("a global server") { missing = "server1", sentence = "it lacks 1 of 2 global servers; here: "; }
->>>>>>> numerics
   Sim sim;
   sim.deploy({2, 1}, 2, false);
   for (auto& site : sim.sites)
