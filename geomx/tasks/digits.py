@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from geomx.errors import ConfigError
-from geomx.tasks import Data, ImageTask
+from geomx.tasks import Data, DataTask
 
 TEST_SAMPLES = 360
 _SPLIT_SEED = 20  # fixed: the test set is the same in every run, whatever the run's seed
 
 
-def make(options: Any) -> ImageTask:
+def make(options: Any) -> DataTask:
     """options: `geomx.config.task.Digits`."""
-    return ImageTask(options, load())
+    return DataTask(options, load())
 
 
 def load() -> Data:
