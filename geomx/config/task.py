@@ -22,6 +22,9 @@ class Digits(Training):
     """task=digits: scikit-learn's 1,797 handwritten digits of 8 x 8 pixels; needs no download."""
 
     epochs: int = option(20, "passes over each worker's share of the data", at_least=1)
+    pixels: int = option(8, "8: as they are; 28: enlarged to MNIST's size", one_of=(8, 28))
+    model: str = option("seed", "seed: the seed's network; large: wider, about 5 million parameters at 28 pixels",
+                        one_of=("seed", "large"))  # fmt: skip
     target: ClassVar[str] = "geomx.tasks.digits:make"
 
 

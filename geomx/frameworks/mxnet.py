@@ -12,7 +12,7 @@ from geomx.frameworks.numpy_text import HIDDEN_UNITS, SYMBOL_UNITS
 from geomx.kv import Store
 from geomx.mxnet import MxStore, mx
 from geomx.spec import NodeSpec
-from geomx.tasks import Data, Task
+from geomx.tasks import SEED_HIDDEN, Data, Task
 
 SMALL_IMAGE = 20  # pixels; below this, convolutions pad their input
 EVALUATE_SAMPLES = 500  # at once
@@ -32,7 +32,7 @@ class MxnetAdapter:
         updater = None if optimizer is None else _updater(optimizer)
         if task.data is None:
             return Tensors(task, seed, updater, self._context)
-        return Net(task.data, updater, self._context)
+        return Net(task.data, task.hidden, updater, self._context)
 
 
 def make(options: Any) -> MxnetAdapter:
@@ -65,10 +65,13 @@ class _Arrays:
 class Net(_Arrays):
     """For images the seed's network, of any size; for text a table of symbols and two dense layers."""
 
-    def __init__(self, data: Data, updater: Any, context: Any) -> None:
+    def __init__(self, data: Data, hidden: tuple[int, int], updater: Any, context: Any) -> None:
         super().__init__(updater)
         self._context = context
-        self._net = text_network(data) if data.is_text else network(data.num_classes, data.train_x.shape[2])
+        if data.is_text:
+            self._net = text_network(data)
+        else:
+            self._net = network(data.num_classes, data.train_x.shape[2], hidden)
         self._net.initialize(mx.init.Xavier(), ctx=context)
         self._net(self._array(data.train_x[:1]))  # draws the weights
         self._net.hybridize()
@@ -128,8 +131,9 @@ class Tensors(_Arrays):
         raise ConfigError("task synthetic: there is nothing to evaluate")
 
 
-def network(num_classes: int, pixels: int) -> Any:
-    """The seed's network (178,762 parameters for 28 x 28 grey pixels and 10 classes)."""
+def network(num_classes: int, pixels: int, hidden: tuple[int, int] = SEED_HIDDEN) -> Any:
+    """The seed's network (178,762 parameters for 28 x 28 grey pixels and 10 classes), or one with wider dense layers
+    (5,017,162 with LARGE_HIDDEN)."""
     nn = mx.gluon.nn
     padding = 2 if pixels < SMALL_IMAGE else 0
     net = nn.HybridSequential(prefix="")
@@ -139,8 +143,8 @@ def network(num_classes: int, pixels: int) -> Any:
             nn.MaxPool2D(pool_size=2, strides=2),
             nn.Conv2D(32, kernel_size=5, padding=padding, activation="relu", prefix="conv1_"),
             nn.MaxPool2D(pool_size=2, strides=2),
-            nn.Dense(256, activation="relu", prefix="fc0_"),
-            nn.Dense(128, activation="relu", prefix="fc1_"),
+            nn.Dense(hidden[0], activation="relu", prefix="fc0_"),
+            nn.Dense(hidden[1], activation="relu", prefix="fc1_"),
             nn.Dense(num_classes, prefix="fc2_"),
         )
     return net

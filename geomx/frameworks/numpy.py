@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from geomx.errors import ConfigError
 from geomx.kv import Store
 from geomx.spec import NodeSpec
-from geomx.tasks import Data, Task
+from geomx.tasks import SEED_HIDDEN, Data, Task
 
 Floats = NDArray[np.float32]
 Step = Callable[[int, Floats, Floats], None]  # (which tensor, weight, gradient): changes the weight in place
@@ -24,6 +24,10 @@ class NumpyAdapter:
         return Store(node, spec)
 
     def model(self, task: Task, seed: int, optimizer: Mapping[str, Any] | None) -> "Mlp | Tensors":
+        if task.hidden != SEED_HIDDEN:
+            raise ConfigError(
+                "task.model: framework=numpy has one small network; use task.model=seed or framework=mxnet"
+            )
         step = _no_step if optimizer is None else local_optimizer(optimizer)
         if task.data is None:
             return Tensors(task, seed, step)

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 Values = NDArray[Any]
 Labels = NDArray[np.int32]
+SEED_HIDDEN = (256, 128)  # the seed's network
+LARGE_HIDDEN = (2048, 1920)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Task(Protocol):
     data: Data | None
     tensors: list[tuple[str, tuple[int, ...]]]
     compute_s: float
+    hidden: tuple[int, int]  # units of a network's two hidden dense layers
 
     def batches(self, rank: int, world: int, seed: int) -> Iterator[Batch]:
         """The steps of worker `rank` of `world`; as many on each worker."""
@@ -57,7 +60,8 @@ class DataTask:
 
     compute_s = 0.0
 
-    def __init__(self, options: Any, data: Data) -> None:
+    def __init__(self, options: Any, data: Data, hidden: tuple[int, int] = SEED_HIDDEN) -> None:
+        self.hidden = hidden
         self.tensors: list[tuple[str, tuple[int, ...]]] = []
         self.data: Data | None = data
         self._options = options
