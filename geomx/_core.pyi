@@ -168,7 +168,7 @@ class Node:
     def ledger(self) -> dict[str, Any]:
         """The counters item by item, all of one moment. "counters": as above. "sent": (tier, receiver, key, account,
         codec, frames, payload bytes, framing bytes); account: up, down, init or control; key "": bytes of no key, such
-        as messages' own headers, whose frames are messages. "work": (tier, key, seconds to encode up, down, seconds to
+        as messages' own headers. "work": (tier, key, seconds to encode up, down, seconds to
         decode up, down, parts that came and were dropped, parts that were not applied elsewhere and went back)."""
 
 class Codec:

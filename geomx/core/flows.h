@@ -13,7 +13,7 @@ struct Flow {
   uint32_t key = kNoKey;  // kNoKey: belongs to no tensor, or to several: headers and framing of messages
   Account account = Account::control;
   uint32_t codec = 0;   // wire id; 0: bytes that no codec made
-  uint64_t frames = 0;  // of messages' own bytes: messages
+  uint64_t frames = 0;  // 0 for what messages cost themselves
   uint64_t payload_bytes = 0, framing_bytes = 0;
 };
 
