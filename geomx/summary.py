@@ -8,6 +8,7 @@ from typing import Any
 from geomx.config import Config
 from geomx.launch.job import Outcome
 from geomx.launch.progress import size
+from geomx.wan import selftest
 
 FILE = "summary.json"
 
@@ -31,6 +32,7 @@ def empty(config: Any) -> dict[str, Any]:
         "loss": None,
         "target": {"accuracy": None, "reached_seconds": None, "reached_round": None},
         "traffic": {"wan": dict(traffic), "lan": dict(traffic)},
+        "network": {},
         "seconds_by": {"compute": 0.0, "encode": 0.0, "decode": 0.0, "wait": 0.0},
     }
 
@@ -49,6 +51,7 @@ def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
         "loss": _mean(results, "loss", ledger.last.get("loss")),
         "target": _target(config.target.accuracy, accuracy, outcome),
         "traffic": ledger.traffic(),
+        "network": outcome.network,
         "seconds_by": ledger.seconds_by(),
     }
 
@@ -68,6 +71,7 @@ def text(summary: dict[str, Any], directory: Path) -> str:
     for tier in ("wan", "lan"):
         sent = summary["traffic"][tier]
         rows.append((f"{tier} traffic", f"up {size(sent['up_bytes'])}, down {size(sent['down_bytes'])}"))
+    rows += [("network", selftest.text(row)) for row in summary["network"].get("self_test", [])]
     hashes = {n["weights_hash"] for n in summary["nodes"] if n["weights_hash"]}
     if hashes:
         rows.append(("weights", "the same on all workers" if len(hashes) == 1 else f"{len(hashes)} different ones"))
