@@ -30,6 +30,7 @@ def empty(config: Any) -> dict[str, Any]:
         "seconds": 0.0,
         "accuracy": None,
         "loss": None,
+        "test_loss": None,
         "target": {"accuracy": None, "reached_seconds": None, "reached_round": None},
         "traffic": {"wan": dict(traffic), "lan": dict(traffic)},
         "network": {},
@@ -49,6 +50,7 @@ def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "accuracy": accuracy,
         "loss": _mean(results, "loss", ledger.last.get("loss")),
+        "test_loss": _mean(results, "test_loss", ledger.last.get("test_loss")),
         "target": _target(config.target.accuracy, accuracy, outcome),
         "traffic": ledger.traffic(),
         "network": outcome.network,
@@ -66,7 +68,7 @@ def write(directory: Path, summary: dict[str, Any]) -> None:
 def text(summary: dict[str, Any], directory: Path) -> str:
     """For people, a figure a line."""
     rows = [("status", summary["status"]), ("rounds", str(summary["rounds"])), ("samples", f"{summary['samples']:,}")]
-    rows += [(name, f"{summary[name]:.4f}") for name in ("accuracy", "loss") if summary[name] is not None]
+    rows += [(name, f"{summary[name]:.4f}") for name in ("accuracy", "loss", "test_loss") if summary[name] is not None]
     rows.append(("seconds", f"{summary['seconds']:.1f}"))
     for tier in ("wan", "lan"):
         sent = summary["traffic"][tier]

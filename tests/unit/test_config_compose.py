@@ -59,7 +59,7 @@ def test_parties_written_out_can_be_overridden():
 MISTAKES = [
     (
         ["task=digitz"],
-        "task=digitz is not installed; there are: cifar10, digits, fashion_mnist, mnist, script, synthetic",
+        "task=digitz is not installed; there are: charlm, cifar10, digits, fashion_mnist, mnist, script, synthetic",
     ),
     (["scheduler=fifo+nothing"], "scheduler=nothing is not installed; there are: fifo"),
     (["launcher=joblib"], "launcher=joblib is not installed; there are: local; Hydra's own is hydra/launcher=joblib"),
