@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from geomx.config.techniques import Network
+from geomx.config.network import Network
 from geomx.options import option
 
 GROUPS = ("topology", "compression", "transport", "scheduler", "sync", "network", "launcher", "framework", "task",

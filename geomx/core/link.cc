@@ -9,7 +9,9 @@ namespace {
 constexpr size_t kBundleBytes = 64 * 1024;  // small frames to one peer leave together up to this
 // Droppable frames on a stream: what is beyond this would wait in the kernel, where nothing overtakes or drops it.
 constexpr uint64_t kStreamLossyBytes = 256 * 1024;
-constexpr size_t kMessageHeader = 24;  // of a message with one frame, at most
+constexpr size_t kMessageHeader = 24;      // of a message with one frame, at most
+constexpr uint64_t kAckBytes = 64 * 1024;  // received without an acknowledgement at most,
+constexpr uint64_t kAckDelayUs = 5000;     // and for this long
 
 // Which counter a frame's bytes belong to.
 enum class Account : uint8_t { up, down, init, control };
@@ -137,11 +139,13 @@ void Link::pump() {
 // and last the ends of what was droppable. Where there are datagrams, control goes apart from them.
 void Link::pump_peer(Peer& peer) {
   std::vector<Frame> control;
-  if (!peer.to_ack.empty()) {
+  if (!peer.to_ack.empty() && (peer.is_ack_due || !peer.urgent.empty() || !peer.ranked.empty())) {
     Writer ids;
     for (uint64_t id : peer.to_ack) ids.varint(id);
     control.emplace_back(FrameKind::ack).body = ids.finish();
     peer.to_ack.clear();
+    peer.to_ack_bytes = 0;
+    peer.is_ack_due = false;
   }
   for (Frame& frame : peer.urgent) control.push_back(std::move(frame));
   peer.urgent.clear();
@@ -279,7 +283,7 @@ Frame Link::pop(Heap& heap) {
 
 // Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
 void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged) {
-  const Header header{self_, acknowledged ? next_message_++ : 0};
+  Header header{self_, acknowledged ? next_message_++ : 0};
   TierCounters& c = counters_.of(tier_);
   Account header_account = Account::control;
   uint64_t counted = 0;
@@ -297,6 +301,8 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
       c.down_payload_by_codec[frame.codec] += frame.body.size();
     }
   }
+  header.is_ack_awaited = acknowledged && (!peer.ranked.empty() || !peer.lossy_orders.empty() ||
+                                           peer.in_flight_bytes + counted > credit_bytes_ / 2);
   Message message = pack(header, std::move(frames));
   if (acknowledged) {
     peer.unacked[header.id] = message.size();
@@ -317,6 +323,7 @@ void Link::take(PeerId from, uint8_t, Message message) {
   Header header;
   std::vector<Frame> frames;
   if (Status status = parse(message, &header, &frames); !status.ok()) return refuse(status.message());
+  const size_t bytes = message.size();
   message = Message();  // from here on a frame is the only holder of its body, so sums may be made in it
   auto known = node_of_.find(from);
   if (known == node_of_.end()) {
@@ -329,17 +336,36 @@ void Link::take(PeerId from, uint8_t, Message message) {
   }
   const uint32_t node = known == node_of_.end() ? kNobody : known->second;
   const NodeId sender = node_at(from);
-  if (header.id != 0 && node != kNobody && acknowledges_) {
-    Peer& peer = peers_[node];
-    peer.to_ack.push_back(header.id);
-    mark(node, peer);
-  }
+  if (header.id != 0 && node != kNobody && acknowledges_) acknowledge(node, header, bytes);
   for (Frame& frame : frames) {
     if (frame.kind == FrameKind::ack) {
       if (node != kNobody) take_acks(peers_[node], frame);
     } else {
       handler_(sender, from, std::move(frame));
     }
+  }
+}
+
+// A message of its own for each acknowledgement would double the messages of a round of small tensors.
+void Link::acknowledge(uint32_t node, const Header& header, size_t bytes) {
+  Peer& peer = peers_[node];
+  peer.to_ack.push_back(header.id);
+  peer.to_ack_bytes += bytes;
+  if (header.is_ack_awaited || peer.to_ack_bytes > kAckBytes) {
+    peer.is_ack_due = true;
+    return mark(node, peer);
+  }
+  if (is_ack_timer_set_) return;
+  is_ack_timer_set_ = true;
+  reactor_.after(kAckDelayUs, [this] { hasten_acks(); });
+}
+
+void Link::hasten_acks() {
+  is_ack_timer_set_ = false;
+  for (auto& [node, peer] : peers_) {
+    if (peer.to_ack.empty()) continue;
+    peer.is_ack_due = true;
+    mark(node, peer);
   }
 }
 

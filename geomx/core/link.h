@@ -79,10 +79,14 @@ class Link {
     std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
     uint64_t in_flight_bytes = 0;
     std::vector<uint64_t> to_ack;
+    uint64_t to_ack_bytes = 0;
+    bool is_ack_due = false;  // else it waits for something to ride along with
     bool is_dirty = false;
   };
 
   void take(PeerId from, uint8_t channel, Message message);
+  void acknowledge(uint32_t node, const Header& header, size_t bytes);
+  void hasten_acks();
   void take_acks(Peer& peer, const Frame& frame);
   void mark(uint32_t node, Peer& peer);
   void pump();
@@ -112,6 +116,7 @@ class Link {
   uint64_t credit_bytes_ = uint64_t(64) << 20;
   uint64_t next_order_ = 0, next_message_ = 1;
   bool acknowledges_ = true;
+  bool is_ack_timer_set_ = false;
   std::unordered_map<uint32_t, Peer> peers_;      // NodeId -> queue
   std::unordered_map<PeerId, uint32_t> node_of_;  // connection -> NodeId
   std::vector<uint32_t> dirty_;

@@ -24,6 +24,7 @@ from geomx.launch.ledger import Ledger
 from geomx.launch.processes import Processes
 from geomx.launch.progress import Live, Plain
 from geomx.spec import NodeSpec
+from geomx.wan import selftest
 
 log = logging.getLogger("geomx")
 TICK_S = 0.1
@@ -40,6 +41,7 @@ class Outcome:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)  # worker -> what it returned
     nodes: list[dict[str, Any]] = field(default_factory=list)  # as in summary.json
     seconds: float = 0.0
+    network: dict[str, Any] = field(default_factory=dict)  # what the launcher says about an emulated one
     reached: dict[str, float] | None = None  # the first row that reached the target
 
 
@@ -80,6 +82,7 @@ class Job:
             self._inbox = Inbox(address, token, frozenset(n.name for n in self._nodes))
             try:
                 self._launcher.prepare(self._nodes)
+                self._tell_network()
                 self._conduct(planned)
             finally:
                 self._end(began_s)
@@ -112,7 +115,12 @@ class Job:
         log.debug("%s: pid %d", node.name, pid)
 
     def _reachable(self, node: NodeSpec) -> NodeSpec:
-        return dataclasses.replace(node, control=self._inbox.address)
+        return dataclasses.replace(node, control=self._inbox.address, links=self._launcher.links())
+
+    def _tell_network(self) -> None:
+        self.outcome.network = self._launcher.told()
+        for row in self.outcome.network.get("self_test", []):
+            log.log(logging.INFO if row["ok"] else logging.WARNING, "network: %s", selftest.text(row))
 
     def _ports(self, planned: Cluster) -> dict[str, int]:
         told = self._said["listening"]
@@ -201,6 +209,7 @@ class Job:
                     self.outcome.ledger.count(message.sender, message.body)
         finally:
             self._processes.kill()
+            self.outcome.network |= self._launcher.told()
             self._inbox.close()
             self._launcher.cleanup()
             self._display.close()

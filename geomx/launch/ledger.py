@@ -95,9 +95,9 @@ class Ledger:
             "wait_s": sum(p.get("wait_s", 0.0) for p in parts),
             "encode_s": self._newly_encoded_s(),
         }
-        evaluated = [p["accuracy"] for p in parts if p.get("accuracy") is not None]
-        if evaluated:
-            row["accuracy"] = sum(evaluated) / len(evaluated)
+        for name in ("accuracy", "test_loss"):
+            if evaluated := [p[name] for p in parts if p.get(name) is not None]:
+                row[name] = sum(evaluated) / len(evaluated)
         row |= {name: int(self.sum(name.replace("_", ".", 1))) for name in BYTES}
         self.last = self.last | row
         return row
