@@ -195,6 +195,11 @@ class Node:
         """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", the same by the wire id of the
         codec that made it ("wan.up_payload_bytes.FP16", ".RAW" without one), "wan.init_bytes",
         "wan.messages", "wan.dropped_parts", "refused_frames", "encode_s", "decode_s", "update_s", "rounds"."""
+    def ledger(self) -> dict[str, Any]:
+        """The counters item by item, all of one moment. "counters": as above. "sent": (tier, receiver, key, account,
+        codec, frames, payload bytes, framing bytes); account: up, down, init or control; key "": bytes of no key, such
+        as messages' own headers. "work": (tier, key, seconds to encode up, down, seconds to
+        decode up, down, parts that came and were dropped, parts that were not applied elsewhere and went back)."""
 
 class Codec:
     """A codec outside a node: for tests and benchmarks. A slot keeps what a lane's would, for each direction."""

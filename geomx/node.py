@@ -192,7 +192,9 @@ class Counting:
             self._over.set()
             self._thread.join()
             with contextlib.suppress(_core.Error):
-                self._reporter.send("counters", self._node.counters())
+                taken = self._node.ledger()
+                self._reporter.send("counters", taken["counters"])
+                self._reporter.send("ledger", {"sent": taken["sent"], "work": taken["work"]})
 
     def _run(self) -> None:
         while not (addresses := self._node.addresses):

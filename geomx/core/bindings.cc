@@ -330,7 +330,41 @@ class PyNode {
     return handle_->ask<T>(std::move(question));
   }
   std::map<std::string, double> counters() {
-    const Counters c = ask<Counters>([](Node& node) { return node.counters(); });
+    return named(ask<Counters>([](Node& node) { return node.counters(); }));
+  }
+  // Taken in one turn, so that the items add up to the counters.
+  nb::dict ledger() {
+    struct Taken {
+      Counters counters;
+      std::vector<Node::Item> items;
+      std::map<uint32_t, std::string> keys;
+    };
+    const Taken taken = ask<Taken>([](Node& node) {
+      Taken t{node.counters(), node.items(), {}};
+      for (const TierCounters& tier : t.counters.tier)
+        for (uint32_t key = 0; key < tier.keys.size(); ++key) t.keys[key] = node.key_name(key);
+      return t;
+    });
+    const char* const accounts[] = {"up", "down", "init", "control"};
+    nb::list sent, work;
+    for (const Node::Item& item : taken.items)
+      sent.append(nb::make_tuple(tier_word(item.tier), item.to, item.key, accounts[size_t(item.flow.account)],
+                                 item.flow.codec ? codec_word(item.flow.codec) : "", item.flow.frames,
+                                 item.flow.payload_bytes, item.flow.framing_bytes));
+    for (Tier tier : {Tier::lan, Tier::wan}) {
+      const auto& keys = taken.counters.tier[size_t(tier)].keys;
+      for (uint32_t key = 0; key < keys.size(); ++key)
+        work.append(nb::make_tuple(tier_word(tier), taken.keys.at(key), keys[key].encode_s[0], keys[key].encode_s[1],
+                                   keys[key].decode_s[0], keys[key].decode_s[1], keys[key].dropped_parts,
+                                   keys[key].returned_parts));
+    }
+    nb::dict out;
+    out["counters"] = nb::cast(named(taken.counters));
+    out["sent"] = sent;
+    out["work"] = work;
+    return out;
+  }
+  std::map<std::string, double> named(const Counters& c) {
     std::map<std::string, double> out{{"rounds", double(c.rounds)},
                                       {"encode_s", c.encode_s},
                                       {"decode_s", c.decode_s},
@@ -929,6 +963,7 @@ NB_MODULE(_core, m) {
       .def("fail", &PyNode::fail, "message"_a)
       .def("close", &PyNode::close)
       .def("counters", &PyNode::counters)
+      .def("ledger", &PyNode::ledger)
       .def_prop_ro("addresses", &PyNode::addresses)
       .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })

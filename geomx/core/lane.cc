@@ -1,23 +1,13 @@
 // Lane: see lane.h.
 #include "lane.h"
 
-#include <chrono>
 #include <cmath>
 
+#include "stopwatch.h"
 #include "sums.h"
 
 namespace geomx {
 namespace {
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double* total) : total_(total), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { *total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  double* total_;
-  std::chrono::steady_clock::time_point start_;
-};
 
 // The parts' values as one block: theirs if they already lie one behind the other, else a copy.
 Bytes contiguous(const std::map<uint32_t, std::pair<Bytes, int>>& values) {
@@ -100,7 +90,7 @@ void Lane::encode_group(const Key& key, State& state, const Waiting& group, std:
   Codec& codec = key.codec_of(side_.tier, direction_);
   const size_t first = out->size();
   if (codec.scope() != CodecScope::part) {
-    const Stopwatch watch(&side_.counters.encode_s);
+    const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
     PartView whole = key.whole(group.round, side_.tier, direction_);
     whole.offset = key.parts[group.values.begin()->first].offset;
     const Bytes values = contiguous(group.values);
@@ -159,13 +149,17 @@ Status Lane::coarsen(const Key& key, State& state, Encoded* encoded) {
   return {};
 }
 
+double* Lane::encode_seconds(const Key& key) const {
+  return &side_.counters.of(side_.tier).of_key(key.spec.index).encode_s[size_t(direction_)];
+}
+
 bool Lane::encode(const Key& key, State& state, uint32_t part, uint32_t round, const Bytes& values, int priority,
                   std::vector<Encoded>* out) {
   Codec& codec = key.codec_of(side_.tier, direction_);
   const PartView view = key.view(part, round, side_.tier, direction_);
   Encoded encoded;
   {
-    const Stopwatch watch(&side_.counters.encode_s);
+    const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
     if (Status status = codec.encode(*state.slot, view, values, &encoded.bytes); !status.ok()) {
       side_.fail("key \"" + key.spec.name + "\": " + status.message());
       return false;

@@ -47,6 +47,7 @@ class Lane {
   uint32_t group_of(const Key& key, uint32_t part) const;
   uint32_t group_size(const Key& key, uint32_t part) const;
   State& state_of(const Key& key);
+  double* encode_seconds(const Key& key) const;
   Bytes with_residual(State& state, const Key& key, uint32_t part, Bytes values);
   void encode_group(const Key& key, State& state, const Waiting& group, std::vector<Encoded>* out);
   Status classify(const Key& key, State& state, std::vector<Encoded>* out, size_t first);

@@ -13,8 +13,6 @@ constexpr size_t kMessageHeader = 24;      // of a message with one frame, at mo
 constexpr uint64_t kAckBytes = 64 * 1024;  // received without an acknowledgement at most,
 constexpr uint64_t kAckDelayUs = 5000;     // and for this long
 
-// Which counter a frame's bytes belong to.
-enum class Account : uint8_t { up, down, init, control };
 Account account_of(const Frame& frame) {
   if (frame.has(kInit)) return Account::init;
   switch (frame.kind) {
@@ -73,6 +71,7 @@ void Link::send_to_peer(PeerId peer, Frame frame) {
   Peer stranger;
   stranger.id = peer;
   transmit(stranger, 0, std::move(frames), false);
+  strangers_.add(stranger.flows);
 }
 
 void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel, uint64_t wait_us) {
@@ -290,9 +289,14 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
   for (const Frame& frame : frames) {
     const Account account = account_of(frame);
     if (header_account == Account::control) header_account = account;
-    const uint64_t bytes = frame_overhead(frame) + frame.body.size();
-    counted += bytes;
-    count(uint8_t(account), bytes);
+    const Flow flow{account == Account::control ? kNoKey : frame.key,
+                    account,
+                    frame.codec,
+                    1,
+                    frame.body.size(),
+                    frame_overhead(frame)};
+    counted += flow.payload_bytes + flow.framing_bytes;
+    count(peer, flow);
     if (account == Account::up) {
       c.up_payload_bytes += frame.body.size();
       if (frame.kind == FrameKind::push) c.up_payload_by_codec[frame.codec] += frame.body.size();
@@ -309,14 +313,15 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
     peer.in_flight_bytes += message.size();
   }
   ++c.messages;
-  count(uint8_t(header_account), message.size() + transport_.overhead(message) - counted);
+  count(peer, {kNoKey, header_account, 0, 0, 0, message.size() + transport_.overhead(message) - counted});
   transport_.send(peer.id, channel, std::move(message));
 }
 
-void Link::count(uint8_t account, uint64_t bytes) {
+void Link::count(Peer& peer, const Flow& flow) {
   TierCounters& c = counters_.of(tier_);
   uint64_t* const totals[] = {&c.up_bytes, &c.down_bytes, &c.init_bytes, &c.control_bytes};
-  *totals[account] += bytes;
+  *totals[size_t(flow.account)] += flow.payload_bytes + flow.framing_bytes;
+  peer.flows.add(flow);
 }
 
 void Link::take(PeerId from, uint8_t, Message message) {

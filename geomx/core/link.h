@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "flows.h"
 #include "policies.h"
 #include "reactor.h"
 #include "transport.h"
@@ -53,6 +54,12 @@ class Link {
   Bytes allocate(NodeId to, size_t size);
   bool is_idle() const;  // nothing queued, nothing unacknowledged
   uint64_t in_flight_bytes(NodeId to) const;
+  // visit(NodeId::packed() or kNobody, Flow) for all that was sent.
+  template <typename Visit>
+  void for_each_flow(Visit visit) const {
+    for (const auto& [node, peer] : peers_) peer.flows.for_each([&, n = node](const Flow& flow) { visit(n, flow); });
+    strangers_.for_each([&](const Flow& flow) { visit(kNobody, flow); });
+  }
   // For tests only: acknowledgements are not sent.
   void stop_acknowledging() { acknowledges_ = false; }
 
@@ -82,6 +89,7 @@ class Link {
     uint64_t to_ack_bytes = 0;
     bool is_ack_due = false;  // else it waits for something to ride along with
     bool is_dirty = false;
+    Flows flows;
   };
 
   void take(PeerId from, uint8_t channel, Message message);
@@ -101,7 +109,7 @@ class Link {
   Frame pop_lossy(Peer& peer, Heap& heap);
   void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
   static Frame pop(Heap& heap);
-  void count(uint8_t account, uint64_t bytes);
+  void count(Peer& peer, const Flow& flow);
   void refuse(const std::string& why);
   NodeId node_at(PeerId peer) const;
 
@@ -120,6 +128,7 @@ class Link {
   std::unordered_map<uint32_t, Peer> peers_;      // NodeId -> queue
   std::unordered_map<PeerId, uint32_t> node_of_;  // connection -> NodeId
   std::vector<uint32_t> dirty_;
+  Flows strangers_;  // to connections whose node wasn't known
 };
 
 }  // namespace geomx
