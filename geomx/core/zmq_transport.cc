@@ -682,7 +682,7 @@ void ZmqTransport::lose(Peer& peer, const std::string& why, int linger_ms) {
 // ---- sending -------------------------------------------------------------------------------------------------------
 
 void ZmqTransport::send(PeerId id, uint8_t channel, Message message) {
-  GX_CHECK(channel == 0, "ZeroMQ over TCP has the reliable channel alone");
+  GX_CHECK(channel == 0 || channel == kBulk, "ZeroMQ over TCP has reliable channels alone");
   GX_CHECK(!message.head.empty(), "a message has a head");
   Peer& peer = *peers_[id];
   if (peer.state == Peer::State::lost || is_closed_) return;
