@@ -266,7 +266,7 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
   State& state = state_of(index);
   Part& p = state.parts[part];
   Line& line = p.lines[line_index];
-  p.value = encoded.bytes;
+  p.value = own(encoded.bytes, line.owed);
   p.codec = encoded.codec;
   p.has_value = true;
   p.is_wanted = false;
@@ -289,6 +289,16 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
     for (uint32_t other = 0; other < p.lines.size(); ++other)
       if (other != line_index) judge(index, part, other);
   }
+}
+
+// A value is kept until the next one: memory of others is given back before, and where the members share ours the copy
+// is what they are sent.
+Bytes Aggregator::own(const Bytes& value, const MemberSet& receivers) {
+  if (!value.is_foreign()) return value;
+  const uint32_t first = receivers.empty() ? 0 : receivers.ranks().front();
+  Bytes copy = side_.link.allocate(side_.node_of(first), value.size());
+  std::memcpy(copy.writable(), value.data(), value.size());
+  return copy;
 }
 
 void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
@@ -355,7 +365,7 @@ void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, 
   const uint32_t open = part.lines[0].open;
   const bool has_rounds = !expected(index, 0, open).empty();
   if (!part.has_value || round >= open || (!has_rounds && round + 1 >= open)) {
-    part.value = std::move(raw);
+    part.value = own(raw, {});
     part.codec = kRawWireId;
     part.has_value = true;
     if (!has_rounds) part.lines[0].open = round + 1;

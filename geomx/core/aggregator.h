@@ -135,6 +135,7 @@ class Aggregator {
   bool is_too_far(uint32_t key, uint32_t part, uint32_t line) const;
   void close(uint32_t key, uint32_t part, uint32_t line);
   void answer(uint32_t key, uint32_t part, uint32_t line, const Encoded& encoded);
+  Bytes own(const Bytes& value, const MemberSet& receivers);
   void send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward, int64_t rank);
   void serve_waiters(uint32_t key, uint32_t part);
 
