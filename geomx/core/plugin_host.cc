@@ -272,7 +272,7 @@ class PluginCodec : public Codec {
     slice.data_dtype = static_cast<gx_dtype>(sum_type(view.dtype));
     slice.direction = static_cast<gx_direction>(view.direction);
     slice.tier = static_cast<gx_tier>(view.tier);
-    if (view.direction == Direction::down) slice.content = static_cast<gx_content>(library_->hooks->answer);
+    slice.content = static_cast<gx_content>(view.content);
     slice.key = view.key;
     slice.part = view.part;
     slice.num_parts = view.num_parts;
