@@ -31,6 +31,30 @@ class Domain:
 
     def __init__(self, *, scheduler_host: str, scheduler_port: int, num_servers: int, num_members: int) -> None: ...
 
+class WanShape:
+    """What the user-space shaper makes of the WAN: numbers as `geomx.wan.plan` resolves them, by party."""
+
+    def __init__(
+        self,
+        *,
+        file: str,  # made by make_wan_links, shared by all nodes of the host
+        party: int,  # this node's
+        up: Sequence[float],  # bytes/s of each party's access link, towards the others; 0: no limit
+        down: Sequence[float],
+        queue_bytes: Sequence[float],  # of datagrams, before a link drops them
+        paths: Sequence[Sequence[float]],  # [from * parties + to]: delay in us, jitter in us, loss, burst
+        trace: Sequence[Sequence[float]],  # rows: at us since the run began, bytes/s, delay in us, loss
+        seed: int,
+    ) -> None: ...
+
+def make_wan_links(file: str, num_parties: int) -> None:
+    """The file through which nodes share access links; its time 0 is now. Raises Refused if it can't be made."""
+
+def probe_wan_shape(
+    shape: WanShape, from_party: int, to_party: int, bulk_bytes: int, pings: int, timeout_s: float
+) -> tuple[float, float]:
+    """(bytes/s, one-way delay in us) that real messages find on a path of this shape. Raises Timeout."""
+
 class Shard:
     """`length` elements from `offset` of a flattened tensor, held by global server `server`."""
 
@@ -86,6 +110,8 @@ class Node:
     ) -> None: ...
 
     # --- set before start -------------------------------------------------------------------------------------
+    def shape_wan(self, shape: WanShape) -> None:
+        """Messages between parties take as long as these links would make them. Raises Refused without the file."""
     def set_planner(self, plan: Callable[[str, tuple[int, ...], str, int], Plan]) -> None:
         """plan(name, shape, dtype, num_global_servers); asked on the authority only, once a key."""
     def set_policy(self, choose: Callable[[str, int, str, str, str], CodecChoice]) -> None:
@@ -165,6 +191,11 @@ class Node:
         """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", the same by the wire id of the
         codec that made it ("wan.up_payload_bytes.FP16", ".RAW" without one), "wan.init_bytes",
         "wan.messages", "wan.dropped_parts", "refused_frames", "encode_s", "decode_s", "update_s", "rounds"."""
+    def ledger(self) -> dict[str, Any]:
+        """The counters item by item, all of one moment. "counters": as above. "sent": (tier, receiver, key, account,
+        codec, frames, payload bytes, framing bytes); account: up, down, init or control; key "": bytes of no key, such
+        as messages' own headers. "work": (tier, key, seconds to encode up, down, seconds to
+        decode up, down, parts that came and were dropped, parts that were not applied elsewhere and went back)."""
 
 class Codec:
     """A codec outside a node: for tests and benchmarks. A slot keeps what a lane's would, for each direction."""

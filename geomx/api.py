@@ -243,6 +243,9 @@ class Launcher:
     def __init__(self, options: Any) -> None:
         self.options = options
 
+    def configure(self, config: Any) -> None:
+        """The whole configuration, before anything else is asked."""
+
     def prepare(self, nodes: Sequence[NodeSpec]) -> None:
         """Before the first node starts; what it sets up, `cleanup` takes away."""
 
@@ -253,6 +256,15 @@ class Launcher:
     def host(self, party: str) -> str:
         """The address that others reach this party's nodes by, where the config says nothing."""
         return "127.0.0.1"
+
+    def links(self) -> str:
+        """File that nodes shape the WAN through, once prepared; empty: nodes leave the network as it is."""
+        return ""
+
+    def told(self) -> dict[str, Any]:
+        """What summary.json says in "network", once prepared; `self_test` holds rows as geomx.wan.selftest makes
+        them."""
+        return {}
 
     def environment(self, node: NodeSpec, num_workers: int) -> dict[str, str]:
         """Variables that are set for this node besides those of the launcher; num_workers share this machine."""

@@ -67,6 +67,7 @@ def execute(config: Config, out: Path, told: dict[str, Any], in_sweep: bool = Fa
     """Runs one config in a directory and fills `told`, a summary. Raises RunFailed or ConfigError; whatever happens,
     no process is left and the trackers know how it went."""
     launcher = plugins.target(config.launcher)(config.launcher)
+    launcher.configure(config)
     watching = observers(config)
     watching.start(RunInfo(directory=out, config=told["config"], in_sweep=in_sweep))
     told["mlflow_run_id"] = watching.run_id
@@ -84,6 +85,7 @@ def execute(config: Config, out: Path, told: dict[str, Any], in_sweep: bool = Fa
     finally:
         told |= summary.told_by(config, run.outcome)
         summary.write(out, told)
+        run.outcome.accounts.write(out)
         watching.end(told)
         log.info("%s", summary.text(told, out))
 

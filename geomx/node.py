@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from geomx.lifeline import end_on_interrupt, end_with_pipe
 from geomx.plan import Planner
 from geomx.plugins import imported
 from geomx.spec import DomainSpec, NodeSpec, from_json
+from geomx.wan.plan import resolve
+from geomx.wan.shaper import shape
 
 log = logging.getLogger("geomx.node")
 COUNT_EVERY_S = 1.0
@@ -87,6 +90,8 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
         slow_s=spec.slow_s,
         local=spec.local,
     )
+    if spec.links:
+        node.shape_wan(shape(resolve(config.network, config.topology), spec.links, spec.party, _seed_of(spec)))
     codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
 
     def configured(what: str, value: str) -> None:
@@ -183,7 +188,9 @@ class Counting:
             self._over.set()
             self._thread.join()
             with contextlib.suppress(_core.Error):
-                self._reporter.send("counters", self._node.counters())
+                taken = self._node.ledger()
+                self._reporter.send("counters", taken["counters"])
+                self._reporter.send("ledger", {"sent": taken["sent"], "work": taken["work"]})
 
     def _run(self) -> None:
         while not (addresses := self._node.addresses):
@@ -204,6 +211,11 @@ def _domain(spec: DomainSpec | None) -> _core.Domain | None:
         num_servers=spec.num_servers,
         num_members=spec.num_members,
     )
+
+
+def _seed_of(spec: NodeSpec) -> int:
+    """Of this node's own chances: jitter and loss differ between nodes, and are the same in each run."""
+    return zlib.crc32(f"{spec.seed} {spec.name}".encode())
 
 
 def _policy(codecs: Codecs) -> Callable[[str, int, str, str, str], _core.CodecChoice]:

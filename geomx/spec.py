@@ -91,6 +91,7 @@ class NodeSpec:
     slow_s: float = 10.0
     local: bool = True  # shared memory between nodes of one host
     control: str = ""  # ZeroMQ address of the launcher; empty: started by hand
+    links: str = ""  # file that nodes shape the WAN through, as the config's network says; empty: it is as it is
     log: str = ""  # file that this node's output goes to, for messages
     config: dict[str, Any] = field(default_factory=dict)  # resolved, plain; groups that are missing hold their default
     seed: int = 1

@@ -8,6 +8,7 @@ from typing import Any
 from geomx.config import Config
 from geomx.launch.job import Outcome
 from geomx.launch.progress import size
+from geomx.wan import selftest
 
 FILE = "summary.json"
 
@@ -29,8 +30,11 @@ def empty(config: Any) -> dict[str, Any]:
         "seconds": 0.0,
         "accuracy": None,
         "loss": None,
+        "test_loss": None,
         "target": {"accuracy": None, "reached_seconds": None, "reached_round": None},
         "traffic": {"wan": dict(traffic), "lan": dict(traffic)},
+        "ledger": None,
+        "network": {},
         "seconds_by": {"compute": 0.0, "encode": 0.0, "decode": 0.0, "wait": 0.0},
     }
 
@@ -47,8 +51,11 @@ def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "accuracy": accuracy,
         "loss": _mean(results, "loss", ledger.last.get("loss")),
+        "test_loss": _mean(results, "test_loss", ledger.last.get("test_loss")),
         "target": _target(config.target.accuracy, accuracy, outcome),
         "traffic": ledger.traffic(),
+        "ledger": outcome.accounts.totals(),
+        "network": outcome.network,
         "seconds_by": ledger.seconds_by(),
     }
 
@@ -63,11 +70,14 @@ def write(directory: Path, summary: dict[str, Any]) -> None:
 def text(summary: dict[str, Any], directory: Path) -> str:
     """For people, a figure a line."""
     rows = [("status", summary["status"]), ("rounds", str(summary["rounds"])), ("samples", f"{summary['samples']:,}")]
-    rows += [(name, f"{summary[name]:.4f}") for name in ("accuracy", "loss") if summary[name] is not None]
+    rows += [(name, f"{summary[name]:.4f}") for name in ("accuracy", "loss", "test_loss") if summary[name] is not None]
     rows.append(("seconds", f"{summary['seconds']:.1f}"))
     for tier in ("wan", "lan"):
         sent = summary["traffic"][tier]
         rows.append((f"{tier} traffic", f"up {size(sent['up_bytes'])}, down {size(sent['down_bytes'])}"))
+    if summary.get("ledger"):
+        rows.append(("wan cost", f"{summary['ledger']['cost']:.4g} {summary['ledger']['currency']}"))
+    rows += [("network", selftest.text(row)) for row in summary["network"].get("self_test", [])]
     hashes = {n["weights_hash"] for n in summary["nodes"] if n["weights_hash"]}
     if hashes:
         rows.append(("weights", "the same on all workers" if len(hashes) == 1 else f"{len(hashes)} different ones"))

@@ -71,6 +71,7 @@ class Loop:
     samples: int = 0
     loss: float = 0.0
     accuracy: float | None = None
+    test_loss: float | None = None
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
@@ -103,6 +104,7 @@ class Loop:
             "weights_hash": weights_hash(values),
             "accuracy": self.accuracy,
             "loss": self.loss,
+            "test_loss": self.test_loss,
             "rounds": self.rounds,
             "samples": self.samples,
         }
@@ -118,16 +120,16 @@ class Loop:
         }
         self.accuracy = None
         if self._judges and self.eval_every and self.rounds % self.eval_every == 0:
-            row["accuracy"] = self._evaluate()
+            row |= self._evaluate()
         if np.isfinite(self.loss):
             self.store.report("loss", self.loss)
         self.emit("round", row)
 
-    def _evaluate(self) -> float:
+    def _evaluate(self) -> dict[str, float]:
         data = self.task.data
         assert data is not None
-        self.accuracy = self.model.evaluate(data.test_x, data.test_y)[1]
-        return self.accuracy
+        self.test_loss, self.accuracy = self.model.evaluate(data.test_x, data.test_y)
+        return {"accuracy": self.accuracy, "test_loss": self.test_loss}
 
 
 def weights_hash(values: list[NDArray[np.float32]]) -> str:

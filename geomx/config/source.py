@@ -11,6 +11,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, StringNode, open_dict
 
 from geomx import plugins
+from geomx.config.network import Network
 from geomx.config.root import MANY, Config
 from geomx.errors import ConfigError
 from geomx.options import fields_of
@@ -87,4 +88,6 @@ def install() -> None:
     """Before hydra.main or hydra.initialize. By hand, since Hydra scans only the package hydra_plugins."""
     Plugins.instance().register(PluginSource)
     Plugins.instance().register(PluginPath)
-    ConfigStore.instance().store("geomx", Config, provider="geomx")
+    root = OmegaConf.structured(Config)
+    _open_mappings(root.network, Network)
+    ConfigStore.instance().store("geomx", root, provider="geomx")

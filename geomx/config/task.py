@@ -22,7 +22,25 @@ class Digits(Training):
     """task=digits: scikit-learn's 1,797 handwritten digits of 8 x 8 pixels; needs no download."""
 
     epochs: int = option(20, "passes over each worker's share of the data", at_least=1)
+    pixels: int = option(8, "8: as they are; 28: enlarged to MNIST's size", one_of=(8, 28))
+    model: str = option("seed", "seed: the seed's network; large: wider, about 5 million parameters at 28 pixels",
+                        one_of=("seed", "large"))  # fmt: skip
     target: ClassVar[str] = "geomx.tasks.digits:make"
+
+
+@dataclass
+class Charlm(Training):
+    """task=charlm: which character comes next, in text. Accuracy is the share of right guesses in files that nobody
+    trains on. split=class: each worker gets its own files. Without `text` the corpus is this Python's own library,
+    so it is the same on each machine that has the same Python."""
+
+    batch_size: int = option(128, "samples of a step on each worker", at_least=1)
+    epochs: int = option(1, "passes over each worker's share of the text", at_least=1)
+    eval_every: int = option(50, "steps between two evaluations; 0: only at the end", at_least=0)
+    text: str = option("", "a file, or a folder whose *.py, *.txt and *.md are read; empty: the standard library")
+    characters: int = option(800_000, "to train on at most; a twentieth as many to test on", at_least=1000)
+    context: int = option(16, "characters that a guess is made from", at_least=1, at_most=256)
+    target: ClassVar[str] = "geomx.tasks.charlm:make"
 
 
 @dataclass

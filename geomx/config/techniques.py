@@ -1,4 +1,4 @@
-"""The core's own choices of compression, transport, scheduler, sync and network: the plainest of each kind."""
+"""The core's own choices of compression, transport, scheduler and sync: the plainest of each kind."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -77,8 +77,3 @@ class Mixed:
 
     staleness: int = option(8, "rounds that a party may be ahead of the slowest one", at_least=0)
     optimizer: Optimizer = option(_for_delays, "what turns gradients into weights; on the server")
-
-
-@dataclass
-class Network:
-    """What the links between parties are like; `none` leaves them as they are."""

@@ -11,6 +11,7 @@ from geomx.config.topology import parties
 from geomx.errors import ConfigError, Forbidden
 from geomx.options import build, check, fields_of, shared
 from geomx.spec import setting
+from geomx.wan.plan import resolve
 
 
 def load(given: dict[str, Any]) -> Config:
@@ -37,6 +38,7 @@ def judge(config: Config) -> None:
     _check_sync(config)
     _check_occupants(config)
     _check_prefixes(config)
+    _check_network(config)
     _check_script(config)
     _check_declared(config)
 
@@ -126,6 +128,29 @@ def _check_prefixes(config: Config) -> None:
     known = ["central", *(p.name for p in parties(config.topology))]
     if unknown := sorted(getattr(config.launcher, "exec_prefix", {}).keys() - set(known)):
         raise ConfigError(f"launcher.exec_prefix.{unknown[0]}: no such party; there are: {', '.join(known)}")
+
+
+def _check_network(config: Config) -> None:
+    """What the engine can't give is refused, not ignored."""
+    wan = resolve(config.network, config.topology)
+    network, launcher = f"network={config.network.name}", config.launcher
+    if wan.is_plain or getattr(launcher, "engine", "shaper") != "shaper":
+        return
+    if wan.is_lossy and not getattr(config.transport, "lossy", False):
+        raise Forbidden(
+            f"{network} with loss does not go with launcher={launcher.name}: what streams make of lost packets needs "
+            "the kernel's TCP; use launcher=netns, a transport with lossy channels, or no loss (network.loss=0)"
+        )
+    if wan.priorities:
+        raise Forbidden(
+            f"network.priorities=true does not go with launcher={launcher.name}: its links know messages, not packets "
+            "with priorities; use launcher=netns"
+        )
+    if getattr(launcher, "control_host", ""):
+        raise Forbidden(
+            f"{network} does not go with launcher.control_host: the user-space shaper joins processes of one machine; "
+            "use network=none with nodes elsewhere, or leave control_host empty"
+        )
 
 
 def _check_script(config: Config) -> None:

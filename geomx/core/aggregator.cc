@@ -2,6 +2,7 @@
 #include "aggregator.h"
 
 #include "identity_codec.h"
+#include "stopwatch.h"
 #include "sums.h"
 
 namespace geomx {
@@ -66,6 +67,7 @@ void Aggregator::take_push(NodeId from, Frame frame) {
   Line& line = part->lines[index];
   if (is_late(line, frame) || (checks_contributors_ && line.in.contains(frame.contributors))) {
     ++counters.dropped_parts;
+    ++counters.of_key(frame.key).dropped_parts;
     return;
   }
   if (frame.round != line.open || (sync_.is_mixed && ranks.size() != 1)) {
@@ -97,6 +99,8 @@ void Aggregator::add_in(const Key& key, Line& line, const Frame& frame) {
 bool Aggregator::add_bytes(const Key& key, Line& line, const Frame& frame) {
   const PartView view = key.view(frame.part, frame.round, side_.tier, Direction::up);
   Codec& codec = key.codec_of(side_.tier, Direction::up);
+  KeyWork& work = side_.counters.of(side_.tier).of_key(frame.key);
+  const Stopwatch watch(&side_.counters.decode_s, &work.decode_s[size_t(Direction::up)]);
   Status status;
   if (frame.codec != codec.wire_id()) {
     status = Status::error("a contribution came in a format that was not agreed on");

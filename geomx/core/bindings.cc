@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +12,7 @@
 #include "core/identity_codec.h"
 #include "core/python_codec.h"
 #include "core/reduce.h"
+#include "core/shaper_probe.h"
 #include "core/sums.h"
 
 namespace nb = nanobind;
@@ -230,6 +232,9 @@ class PyNode {
 
   void set_hook(const std::string& name, nb::object function) { hooks_[name] = std::move(function); }
 
+  void shape_wan(const WanShape& shape) {
+    if (Status status = handle_->shape_wan(shape); !status.ok()) refuse(status.message());
+  }
   void load_plugin(const std::string& path) {
     if (Status status = handle_->codecs().load(path); !status.ok()) refuse(status.message());
   }
@@ -323,7 +328,41 @@ class PyNode {
     return handle_->ask<T>(std::move(question));
   }
   std::map<std::string, double> counters() {
-    const Counters c = ask<Counters>([](Node& node) { return node.counters(); });
+    return named(ask<Counters>([](Node& node) { return node.counters(); }));
+  }
+  // Taken in one turn, so that the items add up to the counters.
+  nb::dict ledger() {
+    struct Taken {
+      Counters counters;
+      std::vector<Node::Item> items;
+      std::map<uint32_t, std::string> keys;
+    };
+    const Taken taken = ask<Taken>([](Node& node) {
+      Taken t{node.counters(), node.items(), {}};
+      for (const TierCounters& tier : t.counters.tier)
+        for (uint32_t key = 0; key < tier.keys.size(); ++key) t.keys[key] = node.key_name(key);
+      return t;
+    });
+    const char* const accounts[] = {"up", "down", "init", "control"};
+    nb::list sent, work;
+    for (const Node::Item& item : taken.items)
+      sent.append(nb::make_tuple(tier_word(item.tier), item.to, item.key, accounts[size_t(item.flow.account)],
+                                 item.flow.codec ? codec_word(item.flow.codec) : "", item.flow.frames,
+                                 item.flow.payload_bytes, item.flow.framing_bytes));
+    for (Tier tier : {Tier::lan, Tier::wan}) {
+      const auto& keys = taken.counters.tier[size_t(tier)].keys;
+      for (uint32_t key = 0; key < keys.size(); ++key)
+        work.append(nb::make_tuple(tier_word(tier), taken.keys.at(key), keys[key].encode_s[0], keys[key].encode_s[1],
+                                   keys[key].decode_s[0], keys[key].decode_s[1], keys[key].dropped_parts,
+                                   keys[key].returned_parts));
+    }
+    nb::dict out;
+    out["counters"] = nb::cast(named(taken.counters));
+    out["sent"] = sent;
+    out["work"] = work;
+    return out;
+  }
+  std::map<std::string, double> named(const Counters& c) {
     std::map<std::string, double> out{{"rounds", double(c.rounds)},
                                       {"encode_s", c.encode_s},
                                       {"decode_s", c.decode_s},
@@ -516,6 +555,32 @@ NodeRole role_of(const std::string& word) {
 }
 
 uint64_t microseconds(double seconds) { return uint64_t(seconds * 1e6); }
+
+// Rows of numbers, as geomx.wan.plan makes them.
+WanShape wan_shape(const std::string& file, uint32_t party, const std::vector<double>& up,
+                   const std::vector<double>& down, const std::vector<double>& queue_bytes,
+                   const std::vector<std::vector<double>>& paths, const std::vector<std::vector<double>>& trace,
+                   uint64_t seed) {
+  WanShape shape;
+  shape.file = file;
+  shape.party = party;
+  shape.up_bytes_per_s = up;
+  shape.down_bytes_per_s = down;
+  shape.queue_bytes = queue_bytes;
+  shape.seed = seed;
+  for (const std::vector<double>& path : paths) {
+    if (path.size() != 4) refuse("WanShape: a path is (delay_us, jitter_us, loss, burst)");
+    shape.paths.push_back({path[0], path[1], path[2], path[3]});
+  }
+  for (const std::vector<double>& row : trace) {
+    if (row.size() != 4) refuse("WanShape: a row of a trace is (at_us, bytes_per_s, delay_us, loss)");
+    shape.trace.push_back({uint64_t(row[0]), row[1], row[2], row[3]});
+  }
+  const size_t n = up.size();
+  if (party >= n || down.size() != n || queue_bytes.size() != n || shape.paths.size() != n * n)
+    refuse("WanShape: rates and queues of all parties and paths between all of them are needed");
+  return shape;
+}
 
 // --- codecs and kernels on their own, for tests and benchmarks
 // ---------------------------------------------------------
@@ -753,6 +818,36 @@ NB_MODULE(_core, m) {
             new (self) PyDomain{{true, scheduler_host, uint16_t(scheduler_port), num_servers, num_members}};
           },
           nb::kw_only(), "scheduler_host"_a, "scheduler_port"_a, "num_servers"_a, "num_members"_a);
+  nb::class_<WanShape>(m, "WanShape")
+      .def(
+          "__init__",
+          [](WanShape* self, const std::string& file, uint32_t party, const std::vector<double>& up,
+             const std::vector<double>& down, const std::vector<double>& queue_bytes,
+             const std::vector<std::vector<double>>& paths, const std::vector<std::vector<double>>& trace,
+             uint64_t seed) { new (self) WanShape(wan_shape(file, party, up, down, queue_bytes, paths, trace, seed)); },
+          nb::kw_only(), "file"_a, "party"_a, "up"_a, "down"_a, "queue_bytes"_a, "paths"_a, "trace"_a, "seed"_a);
+  m.def(
+      "make_wan_links",
+      [](const std::string& file, uint32_t num_parties) {
+        const uint64_t now_us = uint64_t(
+            std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+                .count());
+        if (Status status = WanLinks::create(file, num_parties, now_us); !status.ok()) refuse(status.message());
+      },
+      "file"_a, "num_parties"_a);
+  m.def(
+      "probe_wan_shape",
+      [](const WanShape& shape, uint32_t from, uint32_t to, size_t bulk_bytes, uint32_t pings, double timeout_s) {
+        ProbeResult result;
+        Status status;
+        {
+          const nb::gil_scoped_release nogil;
+          status = probe_shaper(shape, from, to, bulk_bytes, pings, microseconds(timeout_s), &result);
+        }
+        if (!status.ok()) raise({false, Fault::timeout, status.message()});
+        return std::pair<double, double>(result.bytes_per_s, result.delay_us);
+      },
+      "shape"_a, "from_party"_a, "to_party"_a, "bulk_bytes"_a, "pings"_a, "timeout_s"_a);
   nb::class_<Shard>(m, "Shard")
       .def(
           "__init__",
@@ -822,6 +917,7 @@ NB_MODULE(_core, m) {
       .def("on_configure", [](PyNode& self, nb::object f) { self.set_hook("on_configure", f); })
       .def("on_log", [](PyNode& self, nb::object f) { self.set_hook("log", f); })
       .def("set_updater", [](PyNode& self, nb::object f) { self.set_hook("updater", f); })
+      .def("shape_wan", &PyNode::shape_wan, "shape"_a)
       .def("load_plugin", &PyNode::load_plugin)
       .def("add_codec", &PyNode::add_codec)
       .def("start", &PyNode::start)
@@ -854,6 +950,7 @@ NB_MODULE(_core, m) {
       .def("fail", &PyNode::fail, "message"_a)
       .def("close", &PyNode::close)
       .def("counters", &PyNode::counters)
+      .def("ledger", &PyNode::ledger)
       .def_prop_ro("addresses", &PyNode::addresses)
       .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })

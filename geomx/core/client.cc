@@ -3,6 +3,7 @@
 
 #include "identity_codec.h"
 #include "relay.h"
+#include "stopwatch.h"
 #include "sums.h"
 
 namespace geomx {
@@ -142,7 +143,10 @@ void Client::take_value(Frame frame) {
     part.bypass = 0;
     if (relay_) relay_->forget(frame.key, frame.part, frame.round);
     const bool applied = frame.has(kEveryone) || frame.contributors.contains(side_.contributor);
-    if (!applied && gives_back_) lane_.give_back(frame.key, frame.part, frame.round, part.kept.body);
+    if (!applied) {
+      ++side_.counters.of(side_.tier).of_key(frame.key).returned_parts;
+      if (gives_back_) lane_.give_back(frame.key, frame.part, frame.round, part.kept.body);
+    }
     part.kept = Frame();
   }
   if (on_value_) on_value_(frame, answers);
@@ -194,6 +198,8 @@ bool Client::complete(const Key& key, Part& part, Frame* frame) {
 Status Client::decode(const Frame& frame, Bytes* values) {
   const Key& key = *side_.keys.find(frame.key);
   const PartView view = key.view(frame.part, frame.round, side_.tier, Direction::down);
+  KeyWork& work = side_.counters.of(side_.tier).of_key(frame.key);
+  const Stopwatch watch(&side_.counters.decode_s, &work.decode_s[size_t(Direction::down)]);
   if (frame.codec == kRawWireId) return identity_codec().decode(view, frame.body, values);
   Codec& codec = key.codec_of(side_.tier, Direction::down);
   if (frame.codec != codec.wire_id()) return Status::error("a value came in a format that was not agreed on");

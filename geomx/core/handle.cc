@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "shaper.h"
+
 namespace geomx {
 namespace {
 
@@ -33,7 +35,18 @@ void Handle::make_node() {
     changed_.notify_all();
   };
   node_ = std::make_unique<Node>(
-      loop_, [this](Tier) { return std::make_unique<ZmqTransport>(loop_, transport_options_); }, options_, hooks_);
+      loop_, [this](Tier tier) { return make_transport(tier); }, options_, hooks_);
+}
+
+Status Handle::shape_wan(WanShape shape) {
+  wan_shape_ = std::move(shape);
+  return WanLinks::open(wan_shape_.file, wan_shape_.num_parties(), &wan_links_);
+}
+
+std::unique_ptr<Transport> Handle::make_transport(Tier tier) {
+  std::unique_ptr<Transport> made = std::make_unique<ZmqTransport>(loop_, transport_options_);
+  if (tier == Tier::lan || !wan_links_) return made;
+  return std::make_unique<Shaper>(loop_, std::move(made), wan_shape_, wan_links_);
 }
 
 bool Handle::wait_until(const std::function<bool()>& is_done, double seconds, const Idle& idle) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "node.h"
+#include "wan_links.h"
 #include "zmq_transport.h"
 
 namespace geomx {
@@ -26,6 +27,8 @@ class Handle {
 
   Hooks& hooks() { return hooks_; }  // before start()
   CodecRegistry& codecs() { return node_->codecs(); }
+  // Before make_node(): what leaves this node's party and comes in is shaped like this.
+  Status shape_wan(WanShape shape);
   void make_node();  // once the hooks are set
   Result start(const Idle& idle);
   Result serve(const Idle& idle);
@@ -48,11 +51,14 @@ class Handle {
   std::string name();
 
  private:
+  std::unique_ptr<Transport> make_transport(Tier tier);
   bool wait_until(const std::function<bool()>& is_done, double seconds, const Idle& idle);
 
   Loop loop_;
   NodeOptions options_;
   ZmqOptions transport_options_;
+  WanShape wan_shape_;
+  std::shared_ptr<WanLinks> wan_links_;  // null: the WAN is as it is
   Hooks hooks_;
   double join_s_, wait_s_;
   std::unique_ptr<Node> node_;

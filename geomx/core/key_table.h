@@ -54,6 +54,7 @@ class KeyTable {
     return *key;
   }
   Key* find(uint32_t index) { return index < keys_.size() ? keys_[index].get() : nullptr; }
+  const Key* find(uint32_t index) const { return index < keys_.size() ? keys_[index].get() : nullptr; }
   Key* find_id(uint64_t id) {
     auto found = index_of_.find(id);
     return found == index_of_.end() ? nullptr : find(found->second);

@@ -1,23 +1,12 @@
 // Lane: see lane.h.
 #include "lane.h"
 
-#include <chrono>
-
 #include "identity_codec.h"
+#include "stopwatch.h"
 #include "sums.h"
 
 namespace geomx {
 namespace {
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double* total) : total_(total), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { *total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  double* total_;
-  std::chrono::steady_clock::time_point start_;
-};
 
 // The parts' values as one block: theirs if they already lie one behind the other, else a copy.
 Bytes contiguous(const std::map<uint32_t, std::pair<Bytes, int>>& values) {
@@ -109,7 +98,7 @@ void Lane::encode_group(const Key& key, Line& line, const Waiting& group, std::v
   Codec& codec = key.codec_of(side_.tier, direction_);
   const size_t first = out->size();
   if (codec.scope() != CodecScope::part) {
-    const Stopwatch watch(&side_.counters.encode_s);
+    const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
     PartView whole = key.whole(group.round, side_.tier, direction_);
     whole.offset = key.parts[group.values.begin()->first].offset;
     const Bytes values = contiguous(group.values);
@@ -132,13 +121,17 @@ void Lane::encode_group(const Key& key, Line& line, const Waiting& group, std::v
   for (size_t i = first; i < out->size(); ++i) (*out)[i].service = classes[i - first];
 }
 
+double* Lane::encode_seconds(const Key& key) const {
+  return &side_.counters.of(side_.tier).of_key(key.spec.index).encode_s[size_t(direction_)];
+}
+
 bool Lane::encode(const Key& key, Line& line, uint32_t part, uint32_t round, const Bytes& values, int priority,
                   std::vector<Encoded>* out) {
   const PartView view = key.view(part, round, side_.tier, direction_);
   Encoded encoded;
   encoded.codec = key.codec_of(side_.tier, direction_).wire_id();
   {
-    const Stopwatch watch(&side_.counters.encode_s);
+    const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
     if (Status status = encode_part(key, line, view, values, &encoded); !status.ok()) {
       side_.fail("key \"" + key.spec.name + "\": " + status.message());
       return false;

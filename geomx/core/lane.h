@@ -66,6 +66,7 @@ class Lane {
   uint32_t group_size(const Key& key, uint32_t part) const;
   bool is_delta(const Key& key) const { return direction_ == Direction::down && key.is_delta(side_.tier); }
   Line& line_of(const Key& key, uint32_t line);
+  double* encode_seconds(const Key& key) const;
   Bytes with_residual(State& state, const Key& key, uint32_t part, Bytes values);
   Bytes against_base(const Key& key, Line& line, uint32_t part, const Bytes& values) const;
   void encode_group(const Key& key, Line& line, const Waiting& group, std::vector<Encoded>* out);

@@ -7,9 +7,9 @@ namespace geomx {
 namespace {
 
 constexpr size_t kBundleBytes = 64 * 1024;  // small frames to one peer leave together up to this
+constexpr uint64_t kAckBytes = 64 * 1024;   // received without an acknowledgement at most,
+constexpr uint64_t kAckDelayUs = 5000;      // and for this long
 
-// Which counter a frame's bytes belong to.
-enum class Account : uint8_t { up, down, init, control };
 Account account_of(const Frame& frame) {
   if (frame.has(kInit)) return Account::init;
   switch (frame.kind) {
@@ -64,6 +64,7 @@ void Link::send_to_peer(PeerId peer, Frame frame) {
   Peer stranger;
   stranger.id = peer;
   transmit(stranger, 0, std::move(frames), false);
+  strangers_.add(stranger.flows);
 }
 
 void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel) {
@@ -120,11 +121,13 @@ void Link::pump_peer(Peer& peer) {
     }
   }
   std::vector<Frame> bundle;
-  if (!peer.to_ack.empty()) {
+  if (!peer.to_ack.empty() && (peer.is_ack_due || !peer.urgent.empty() || !peer.ranked.empty())) {
     Writer ids;
     for (uint64_t id : peer.to_ack) ids.varint(id);
     bundle.emplace_back(FrameKind::ack).body = ids.finish();
     peer.to_ack.clear();
+    peer.to_ack_bytes = 0;
+    peer.is_ack_due = false;
   }
   for (Frame& frame : peer.urgent) bundle.push_back(std::move(frame));
   peer.urgent.clear();
@@ -155,16 +158,21 @@ Frame Link::pop(Heap& heap) {
 
 // Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
 void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged) {
-  const Header header{self_, acknowledged ? next_message_++ : 0};
+  Header header{self_, acknowledged ? next_message_++ : 0};
   TierCounters& c = counters_.of(tier_);
   Account header_account = Account::control;
   uint64_t counted = 0;
   for (const Frame& frame : frames) {
     const Account account = account_of(frame);
     if (header_account == Account::control) header_account = account;
-    const uint64_t bytes = frame_overhead(frame) + frame.body.size();
-    counted += bytes;
-    count(uint8_t(account), bytes);
+    const Flow flow{account == Account::control ? kNoKey : frame.key,
+                    account,
+                    frame.codec,
+                    1,
+                    frame.body.size(),
+                    frame_overhead(frame)};
+    counted += flow.payload_bytes + flow.framing_bytes;
+    count(peer, flow);
     if (account == Account::up) {
       c.up_payload_bytes += frame.body.size();
       if (frame.kind == FrameKind::push) c.up_payload_by_codec[frame.codec] += frame.body.size();
@@ -173,26 +181,29 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
       c.down_payload_by_codec[frame.codec] += frame.body.size();
     }
   }
+  header.is_ack_awaited = acknowledged && (!peer.ranked.empty() || peer.in_flight_bytes + counted > credit_bytes_ / 2);
   Message message = pack(header, std::move(frames));
   if (acknowledged) {
     peer.unacked[header.id] = message.size();
     peer.in_flight_bytes += message.size();
   }
   ++c.messages;
-  count(uint8_t(header_account), message.size() + transport_.overhead(message) - counted);
+  count(peer, {kNoKey, header_account, 0, 0, 0, message.size() + transport_.overhead(message) - counted});
   transport_.send(peer.id, channel, std::move(message));
 }
 
-void Link::count(uint8_t account, uint64_t bytes) {
+void Link::count(Peer& peer, const Flow& flow) {
   TierCounters& c = counters_.of(tier_);
   uint64_t* const totals[] = {&c.up_bytes, &c.down_bytes, &c.init_bytes, &c.control_bytes};
-  *totals[account] += bytes;
+  *totals[size_t(flow.account)] += flow.payload_bytes + flow.framing_bytes;
+  peer.flows.add(flow);
 }
 
 void Link::take(PeerId from, uint8_t channel, Message message) {
   Header header;
   std::vector<Frame> frames;
   if (Status status = parse(message, &header, &frames); !status.ok()) return refuse(status.message());
+  const size_t bytes = message.size();
   message = Message();  // from here on a frame is the only holder of its body, so sums may be made in it
   auto known = node_of_.find(from);
   if (known == node_of_.end()) {
@@ -205,17 +216,36 @@ void Link::take(PeerId from, uint8_t channel, Message message) {
   }
   const uint32_t node = known == node_of_.end() ? kNobody : known->second;
   const NodeId sender = node_at(from);
-  if (header.id != 0 && channel == 0 && node != kNobody && acknowledges_) {
-    Peer& peer = peers_[node];
-    peer.to_ack.push_back(header.id);
-    mark(node, peer);
-  }
+  if (header.id != 0 && channel == 0 && node != kNobody && acknowledges_) acknowledge(node, header, bytes);
   for (Frame& frame : frames) {
     if (frame.kind == FrameKind::ack) {
       if (node != kNobody) take_acks(peers_[node], frame);
     } else {
       handler_(sender, from, std::move(frame));
     }
+  }
+}
+
+// A message of its own for each acknowledgement would double the messages of a round of small tensors.
+void Link::acknowledge(uint32_t node, const Header& header, size_t bytes) {
+  Peer& peer = peers_[node];
+  peer.to_ack.push_back(header.id);
+  peer.to_ack_bytes += bytes;
+  if (header.is_ack_awaited || peer.to_ack_bytes > kAckBytes) {
+    peer.is_ack_due = true;
+    return mark(node, peer);
+  }
+  if (is_ack_timer_set_) return;
+  is_ack_timer_set_ = true;
+  reactor_.after(kAckDelayUs, [this] { hasten_acks(); });
+}
+
+void Link::hasten_acks() {
+  is_ack_timer_set_ = false;
+  for (auto& [node, peer] : peers_) {
+    if (peer.to_ack.empty()) continue;
+    peer.is_ack_due = true;
+    mark(node, peer);
   }
 }
 

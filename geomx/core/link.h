@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "flows.h"
 #include "policies.h"
 #include "reactor.h"
 #include "transport.h"
@@ -48,6 +49,12 @@ class Link {
   Bytes allocate(NodeId to, size_t size);
   bool is_idle() const;  // nothing queued, nothing unacknowledged
   uint64_t in_flight_bytes(NodeId to) const;
+  // visit(NodeId::packed() or kNobody, Flow) for all that was sent.
+  template <typename Visit>
+  void for_each_flow(Visit visit) const {
+    for (const auto& [node, peer] : peers_) peer.flows.for_each([&, n = node](const Flow& flow) { visit(n, flow); });
+    strangers_.for_each([&](const Flow& flow) { visit(kNobody, flow); });
+  }
   // For tests only: acknowledgements are not sent.
   void stop_acknowledging() { acknowledges_ = false; }
 
@@ -69,17 +76,22 @@ class Link {
     std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
     uint64_t in_flight_bytes = 0;
     std::vector<uint64_t> to_ack;
+    uint64_t to_ack_bytes = 0;
+    bool is_ack_due = false;  // else it waits for something to ride along with
     bool is_dirty = false;
+    Flows flows;
   };
 
   void take(PeerId from, uint8_t channel, Message message);
+  void acknowledge(uint32_t node, const Header& header, size_t bytes);
+  void hasten_acks();
   void take_acks(Peer& peer, const Frame& frame);
   void mark(uint32_t node, Peer& peer);
   void pump();
   void pump_peer(Peer& peer);
   void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
   static Frame pop(Heap& heap);
-  void count(uint8_t account, uint64_t bytes);
+  void count(Peer& peer, const Flow& flow);
   void refuse(const std::string& why);
   NodeId node_at(PeerId peer) const;
 
@@ -94,9 +106,11 @@ class Link {
   uint64_t credit_bytes_ = uint64_t(64) << 20;
   uint64_t next_order_ = 0, next_message_ = 1;
   bool acknowledges_ = true;
+  bool is_ack_timer_set_ = false;
   std::unordered_map<uint32_t, Peer> peers_;      // NodeId -> queue
   std::unordered_map<PeerId, uint32_t> node_of_;  // connection -> NodeId
   std::vector<uint32_t> dirty_;
+  Flows strangers_;  // to connections whose node wasn't known
 };
 
 }  // namespace geomx

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 
 #include "status.h"
 
@@ -134,12 +135,11 @@ void Loop::remove(Source* source) {
 
 void Loop::run() {
   thread_id_ = std::this_thread::get_id();
-  bool is_ready = true;
   while (!is_stopping_) {
-    wait(is_ready);
+    wait();
     run_posted();
     run_due_timers();
-    is_ready = read_sources();
+    read_sources();
     for (size_t i = 0; i < turn_ends_.size(); ++i) turn_ends_[i]();
   }
   std::vector<Task> dropped;
@@ -153,24 +153,23 @@ void Loop::run() {
 }
 
 // Until something is readable, a timer is due or a task is posted.
-void Loop::wait(bool is_ready) {
+void Loop::wait() {
+  arm_timer();
+  descriptors_.clear();
+  descriptors_.push_back({wake_fd_, POLLIN, 0});
+  descriptors_.push_back({timer_fd_, POLLIN, 0});
+  bool is_ready = false;
+  for (Source* source : sources_) {
+    if (source != nullptr && source->append_descriptors(&descriptors_)) is_ready = true;
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
     is_ready = is_ready || !posted_.empty();
   }
-  arm_timer();
-  poll_items_.clear();
-  poll_items_.push_back({nullptr, wake_fd_, ZMQ_POLLIN, 0});
-  poll_items_.push_back({nullptr, timer_fd_, ZMQ_POLLIN, 0});
-  for (Source* source : sources_) {
-    if (source != nullptr) source->append_poll_items(&poll_items_);
-  }
-  if (!is_ready) {
-    const int found = zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), -1);
-    GX_CHECK(found >= 0 || errno == EINTR, zmq_strerror(errno));
-  }
-  if (poll_items_[0].revents != 0) drain(wake_fd_);
-  if (poll_items_[1].revents != 0) {
+  const int found = poll(descriptors_.data(), descriptors_.size(), is_ready ? 0 : -1);
+  GX_CHECK(found >= 0 || errno == EINTR, std::strerror(errno));
+  if (descriptors_[0].revents != 0) drain(wake_fd_);
+  if (descriptors_[1].revents != 0) {
     drain(timer_fd_);
     armed_us_ = 0;
   }
@@ -196,16 +195,14 @@ void Loop::run_due_timers() {
   }
 }
 
-bool Loop::read_sources() {
-  bool is_ready = false;
+void Loop::read_sources() {
   for (size_t i = 0; i < sources_.size(); ++i) {
-    if (sources_[i] != nullptr && sources_[i]->read()) is_ready = true;
+    if (sources_[i] != nullptr) sources_[i]->read(descriptors_);
   }
   sources_.erase(std::remove(sources_.begin(), sources_.end(), nullptr), sources_.end());
-  return is_ready;
 }
 
-// zmq_poll counts in milliseconds; a timer of the kernel's is exact, and set only when the first due time moves.
+// poll() counts in milliseconds; a timer of the kernel's is exact, and set only when the first due time moves.
 void Loop::arm_timer() {
   const uint64_t next_us = timers_.empty() ? 0 : std::max<uint64_t>(timers_.begin()->first.first, 1);
   if (next_us == armed_us_) return;

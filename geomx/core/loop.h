@@ -3,6 +3,7 @@
 // Owns the thread, the ZeroMQ context (one I/O thread for all transports of the node) and the timers. Knows nothing of
 // messages: transports add themselves as sources.
 #pragma once
+#include <poll.h>
 #include <zmq.h>
 
 #include <atomic>
@@ -24,9 +25,12 @@ class Loop : public Reactor {
   class Source {
    public:
     virtual ~Source() = default;
-    virtual void append_poll_items(std::vector<zmq_pollitem_t>* items) = 0;
-    // Reads a bounded amount, so that no source starves the others; true: there may be more, so don't wait.
-    virtual bool read() = 0;
+    // Before every wait: the descriptors that tell of something to read. True: there is something already, which no
+    // descriptor tells of, so don't wait.
+    virtual bool append_descriptors(std::vector<pollfd>* descriptors) = 0;
+    // What became of all descriptors that were waited for, its own where it appended them. Reads a bounded amount, so
+    // that no source starves the others.
+    virtual void read(const std::vector<pollfd>& descriptors) = 0;
   };
 
   Loop();
@@ -57,10 +61,10 @@ class Loop : public Reactor {
 
  private:
   void run();
-  void wait(bool is_ready);
+  void wait();
   void run_posted();
   void run_due_timers();
-  bool read_sources();
+  void read_sources();
   void arm_timer();
   void wake();
 
@@ -81,7 +85,7 @@ class Loop : public Reactor {
   uint64_t armed_us_ = 0;  // when timer_fd_ fires; 0: never
   std::vector<Task> turn_ends_;
   std::vector<Source*> sources_;
-  std::vector<zmq_pollitem_t> poll_items_;
+  std::vector<pollfd> descriptors_;  // that were waited for: the wake-up, the timer, the sources'
 };
 
 }  // namespace geomx

@@ -73,6 +73,15 @@ class Node {
   void leave(const TicketPtr& ticket);
 
   const Counters& counters() const { return counters_; }
+  // What was sent, item by item: adds up to what the counters say at the same moment.
+  struct Item {
+    Tier tier;
+    std::string to;   // the receiver's name as in sentences; "" where it wasn't known yet
+    std::string key;  // "": of no key
+    Flow flow;
+  };
+  std::vector<Item> items() const;
+  std::string key_name(uint32_t index) const;     // "" for kNoKey and unknown ones
   std::map<std::string, double> metrics() const;  // what plugins count, by their names
   const std::string& name() const { return name_; }
   const Agreement& agreement() const { return agreement_; }

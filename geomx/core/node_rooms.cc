@@ -221,6 +221,26 @@ void Node::offer_to_plugins() {
   codecs_.set_hooks(std::move(hooks));
 }
 
+std::vector<Node::Item> Node::items() const {
+  std::vector<Item> out;
+  for (const auto& end : ends_) {
+    if (!end) continue;
+    end->link->for_each_flow([&](uint32_t node, const Flow& flow) {
+      const NodeId id{Role(node & 3), node >> 2};
+      const bool is_named = node != kNobody && (id.role == Role::scheduler || end->membership);
+      std::string to;
+      if (is_named) to = end->membership ? end->membership->roster().name_of(id) : "the scheduler";
+      out.push_back({end->tier, to, key_name(flow.key), flow});
+    });
+  }
+  return out;
+}
+
+std::string Node::key_name(uint32_t index) const {
+  const Key* key = index == kNoKey ? nullptr : keys_.find(index);
+  return key == nullptr ? "" : key->spec.name;
+}
+
 std::map<std::string, double> Node::metrics() const {
   const std::lock_guard<std::mutex> lock(metrics_mutex_);
   return metrics_;

@@ -140,7 +140,13 @@ MemberSet Reader::members() {
 Message pack(const Header& header, std::vector<Frame> frames) {
   Message message;
   Writer out;
-  out.u8('G').u8('X').u8(kWireVersion).u8(0).varint(header.from).varint(header.id).varint(frames.size());
+  out.u8('G')
+      .u8('X')
+      .u8(kWireVersion)
+      .u8(header.is_ack_awaited)
+      .varint(header.from)
+      .varint(header.id)
+      .varint(frames.size());
   for (Frame& frame : frames) write_frame(out, frame, &message.attachments);
   message.head = out.finish();
   return message;
@@ -152,7 +158,9 @@ Status parse(const Message& message, Header* header, std::vector<Frame>* frames)
   const uint8_t version = in.u8();
   if (version != kWireVersion)
     return malformed("expected version " + std::to_string(kWireVersion) + " but got " + std::to_string(version));
-  in.u8();
+  const uint8_t flags = in.u8();
+  if (flags > 1) return malformed("bad header");
+  header->is_ack_awaited = flags != 0;
   header->from = in.varint32();
   header->id = in.varint();
   const uint64_t count = in.varint();

@@ -173,6 +173,9 @@ class Reader {
 struct Header {
   uint32_t from = kNobody;  // NodeId::packed
   uint64_t id = 0;          // 0: not acknowledged
+  // The sender will soon lack the credit: acknowledge at once. Others' acknowledgements may wait a little for a message
+  // that takes them along.
+  bool is_ack_awaited = false;
 };
 
 Message pack(const Header& header, std::vector<Frame> frames);

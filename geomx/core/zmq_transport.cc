@@ -33,6 +33,13 @@ void set(void* socket, int option, int value) {
   GX_CHECK(code == 0, zmq_strerror(errno));
 }
 
+int descriptor_of(void* socket) {
+  int fd = -1;
+  size_t size = sizeof(fd);
+  GX_CHECK(zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0, zmq_strerror(errno));
+  return fd;
+}
+
 // A frame that shares its memory with the bytes, or a small copy.
 void init_frame(zmq_msg_t* frame, const Bytes& bytes) {
   if (bytes.size() < copied_below_bytes) {
@@ -126,6 +133,8 @@ ZmqTransport::Socket ZmqTransport::open_socket(int type, int events) {
   set(opened.monitor, ZMQ_RCVHWM, 0);  // or the I/O thread would wait for us
   set(opened.monitor, ZMQ_LINGER, 0);
   GX_CHECK(zmq_connect(opened.monitor, endpoint.c_str()) == 0, zmq_strerror(errno));
+  opened.socket_fd = descriptor_of(opened.socket);
+  opened.monitor_fd = descriptor_of(opened.monitor);
   return opened;
 }
 
@@ -190,10 +199,10 @@ void ZmqTransport::say_goodbye() {
   while (std::any_of(peers_.begin(), peers_.end(), is_waiting)) {
     const uint64_t now_us = loop_.now_us();
     if (now_us >= deadline_us) return;
-    std::vector<zmq_pollitem_t> items;
-    append_poll_items(&items);
-    zmq_poll(items.data(), static_cast<int>(items.size()), static_cast<long>((deadline_us - now_us) / 1000 + 1));
-    read();
+    std::vector<pollfd> descriptors;
+    const bool is_ready = append_descriptors(&descriptors);
+    poll(descriptors.data(), descriptors.size(), is_ready ? 0 : static_cast<int>((deadline_us - now_us) / 1000 + 1));
+    read(descriptors);
   }
 }
 
@@ -258,36 +267,62 @@ void ZmqTransport::tell_trouble(Peer& peer, const std::string& why) {
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-void ZmqTransport::append_poll_items(std::vector<zmq_pollitem_t>* items) {
-  const auto append = [&](const Socket& socket) {
-    if (socket.socket == nullptr) return;
-    items->push_back({socket.socket, 0, ZMQ_POLLIN, 0});
-    items->push_back({socket.monitor, 0, ZMQ_POLLIN, 0});
-  };
-  append(router_);
-  for (const std::unique_ptr<Peer>& peer : peers_) append(peer->dealer);
+bool ZmqTransport::Socket::append_descriptors(std::vector<pollfd>* descriptors) {
+  if (socket == nullptr) return false;
+  place = descriptors->size();
+  descriptors->push_back({socket_fd, POLLIN, 0});
+  descriptors->push_back({monitor_fd, POLLIN, 0});
+  if (!is_used) return false;
+  int events = 0;
+  size_t size = sizeof(events);
+  is_used = zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) != 0 || (events & ZMQ_POLLIN) != 0;
+  return is_used;
+}
+
+bool ZmqTransport::Socket::is_told(const std::vector<pollfd>& descriptors, bool* has_events) const {
+  const bool is_new = place >= descriptors.size();
+  *has_events = is_new || descriptors[place + 1].revents != 0;
+  return *has_events || is_used || descriptors[place].revents != 0;
+}
+
+bool ZmqTransport::append_descriptors(std::vector<pollfd>* descriptors) {
+  bool is_ready = router_.append_descriptors(descriptors);
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    const bool has_some = peer->dealer.append_descriptors(descriptors);
+    is_ready = is_ready || has_some;
+  }
+  // A connection that has ended is judged when it was read.
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (!peer->is_ending) continue;
+    socket_of(*peer).is_used = true;
+    is_ready = true;
+  }
+  return is_ready;
+}
+
+void ZmqTransport::read(const std::vector<pollfd>& descriptors) {
+  read_router(descriptors);
+  for (size_t i = 0; i < peers_.size() && !is_closed_; ++i) read_dealer(*peers_[i], descriptors);
 }
 
 // Events first: a peer whose end is among them is lost only when its socket has nothing more to read.
-bool ZmqTransport::read() {
-  bool has_more = false;
-  if (router_.socket != nullptr) {
-    read_router_events();
-    const bool has_more_here = read_messages(router_.socket, nullptr);
-    has_more = has_more || has_more_here;
-    for (size_t i = 0; i < peers_.size() && !has_more_here; ++i) {
-      if (peers_[i]->dealer.socket == nullptr) finish_ended(*peers_[i]);
-    }
+void ZmqTransport::read_router(const std::vector<pollfd>& descriptors) {
+  bool has_events = false;
+  if (router_.socket == nullptr || !router_.is_told(descriptors, &has_events)) return;
+  if (has_events) read_router_events();
+  router_.is_used = read_messages(router_, nullptr);
+  for (size_t i = 0; i < peers_.size() && !router_.is_used; ++i) {
+    if (peers_[i]->dealer.socket == nullptr) finish_ended(*peers_[i]);
   }
-  for (size_t i = 0; i < peers_.size() && !is_closed_; ++i) {
-    Peer& peer = *peers_[i];
-    if (peer.dealer.socket == nullptr) continue;
-    read_dealer_events(peer);
-    const bool has_more_here = peer.dealer.socket != nullptr && read_messages(peer.dealer.socket, &peer);
-    has_more = has_more || has_more_here;
-    if (!has_more_here) finish_ended(peer);
-  }
-  return has_more && !is_closed_;
+}
+
+void ZmqTransport::read_dealer(Peer& peer, const std::vector<pollfd>& descriptors) {
+  bool has_events = false;
+  if (peer.dealer.socket == nullptr || !peer.dealer.is_told(descriptors, &has_events)) return;
+  if (has_events) read_dealer_events(peer);
+  const bool has_more = peer.dealer.socket != nullptr && read_messages(peer.dealer, &peer);
+  peer.dealer.is_used = has_more;
+  if (!has_more) finish_ended(peer);
 }
 
 bool ZmqTransport::read_event(void* monitor, Event* event) {
@@ -340,11 +375,11 @@ void ZmqTransport::read_dealer_events(Peer& peer) {
   }
 }
 
-bool ZmqTransport::read_messages(void* socket, Peer* dealer_of) {
+bool ZmqTransport::read_messages(Socket& from, Peer* dealer_of) {
   size_t bytes = 0;
   for (int i = 0; i < max_messages_a_turn && bytes < max_bytes_a_turn; ++i) {
     Frames frames;
-    if (!receive_frames(socket, &frames)) return false;
+    if (!receive_frames(from.socket, &frames)) return false;
     for (const std::shared_ptr<Frame>& frame : frames) bytes += frame->size();
     if (frames.size() > max_frames) {
       refuse("a message of " + std::to_string(frames.size()) + " frames");
@@ -539,7 +574,8 @@ void ZmqTransport::deliver(Peer& peer, Message message) {
 
 // What it sent before its end is read first: the welcome, or why it went.
 void ZmqTransport::end(Peer& peer) {
-  if (peer.state != Peer::State::lost) peer.is_ending = true;
+  if (peer.state == Peer::State::lost) return;
+  peer.is_ending = true;
 }
 
 void ZmqTransport::finish_ended(Peer& peer) {
@@ -557,6 +593,7 @@ void ZmqTransport::lose(Peer& peer, const std::string& why, int linger_ms) {
   if (peer.state == Peer::State::lost) return;
   peer.state = Peer::State::lost;
   peer.is_leaving = false;
+  peer.is_ending = false;
   close_socket(&peer.dealer, linger_ms);
   by_routing_id_.erase(peer.routing_id);
   peer.unconfirmed.clear();
@@ -650,8 +687,10 @@ void ZmqTransport::send_frames(Peer& peer, std::vector<Bytes> frames) {
 // False: nobody is at the other end any more. Between two tries to connect there is no socket; the frames are sent
 // when there is one again.
 bool ZmqTransport::write_frames(Peer& peer, const std::vector<Bytes>& frames) {
-  void* socket = peer.routing_id.empty() ? peer.dealer.socket : router_.socket;
+  Socket& used = socket_of(peer);
+  void* socket = used.socket;
   if (socket == nullptr) return peer.state == Peer::State::greeting;
+  used.is_used = true;
   if (!peer.routing_id.empty() &&
       zmq_send(socket, peer.routing_id.data(), peer.routing_id.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
     return false;

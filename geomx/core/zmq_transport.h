@@ -51,10 +51,18 @@ class ZmqTransport : public Transport, private Loop::Source {
   void set_linger_ms(int linger_ms) override { options_.linger_ms = linger_ms; }
 
  private:
-  // A socket and the monitor that tells what happens to its connections.
+  // A socket and the monitor that tells what happens to its connections. Asking ZeroMQ what there is costs system
+  // calls, so a socket is read when its descriptor tells of something, or when it was used since: using it can swallow
+  // that.
   struct Socket {
     void* socket = nullptr;
     void* monitor = nullptr;
+    int socket_fd = -1, monitor_fd = -1;
+    size_t place = SIZE_MAX;  // of the two among those that were last waited for
+    bool is_used = true;      // since it was last read to its end
+    bool append_descriptors(std::vector<pollfd>* descriptors);
+    // Whether there may be something to read, events included.
+    bool is_told(const std::vector<pollfd>& descriptors, bool* has_events) const;
   };
   // Loans that the node has dropped, on any thread, until they are sent back to who lent them.
   struct ReturnQueue;
@@ -93,8 +101,10 @@ class ZmqTransport : public Transport, private Loop::Source {
     int32_t value;
   };
 
-  void append_poll_items(std::vector<zmq_pollitem_t>* items) override;
-  bool read() override;
+  bool append_descriptors(std::vector<pollfd>* descriptors) override;
+  void read(const std::vector<pollfd>& descriptors) override;
+  void read_router(const std::vector<pollfd>& descriptors);
+  void read_dealer(Peer& peer, const std::vector<pollfd>& descriptors);
 
   Socket open_socket(int type, int events);
   void close_socket(Socket* socket, int linger_ms);
@@ -104,12 +114,13 @@ class ZmqTransport : public Transport, private Loop::Source {
   void read_router_events();
   void on_disconnected(int fd);
   void read_dealer_events(Peer& peer);
-  bool read_messages(void* socket, Peer* dealer_of);
+  bool read_messages(Socket& from, Peer* dealer_of);
   bool receive_frames(void* socket, Frames* frames);
 
   void open_connection(Peer& peer);
   void reopen_later(Peer& peer);
   void tell_trouble(Peer& peer, const std::string& why);
+  Socket& socket_of(Peer& peer) { return peer.routing_id.empty() ? peer.dealer : router_; }
   void end(Peer& peer);
   void finish_ended(Peer& peer);
   void lose(Peer& peer, const std::string& why, int linger_ms = 0);

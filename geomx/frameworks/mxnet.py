@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomx.errors import ConfigError
+from geomx.frameworks.numpy_text import HIDDEN_UNITS, SYMBOL_UNITS
 from geomx.kv import Store
 from geomx.mxnet import MxStore, mx
 from geomx.spec import NodeSpec
-from geomx.tasks import Data, Task
+from geomx.tasks import SEED_HIDDEN, Data, Task
 
 SMALL_IMAGE = 20  # pixels; below this, convolutions pad their input
 EVALUATE_SAMPLES = 500  # at once
@@ -26,12 +27,12 @@ class MxnetAdapter:
     def store(self, node: Any, spec: NodeSpec) -> Store:
         return MxStore(node, spec)
 
-    def model(self, task: Task, seed: int, optimizer: Mapping[str, Any] | None) -> "Cnn | Tensors":
+    def model(self, task: Task, seed: int, optimizer: Mapping[str, Any] | None) -> "Net | Tensors":
         mx.random.seed(seed)
         updater = None if optimizer is None else _updater(optimizer)
         if task.data is None:
             return Tensors(task, seed, updater, self._context)
-        return Cnn(task.data, updater, self._context)
+        return Net(task.data, task.hidden, updater, self._context)
 
 
 def make(options: Any) -> MxnetAdapter:
@@ -61,13 +62,16 @@ class _Arrays:
         return [w.asnumpy() for w in self.weights]
 
 
-class Cnn(_Arrays):
-    """Two convolutions of 5 x 5 with pooling, three dense layers: the seed's network, for images of any size."""
+class Net(_Arrays):
+    """For images the seed's network, of any size; for text a table of symbols and two dense layers."""
 
-    def __init__(self, data: Data, updater: Any, context: Any) -> None:
+    def __init__(self, data: Data, hidden: tuple[int, int], updater: Any, context: Any) -> None:
         super().__init__(updater)
         self._context = context
-        self._net = network(data.num_classes, data.train_x.shape[2])
+        if data.is_text:
+            self._net = text_network(data)
+        else:
+            self._net = network(data.num_classes, data.train_x.shape[2], hidden)
         self._net.initialize(mx.init.Xavier(), ctx=context)
         self._net(self._array(data.train_x[:1]))  # draws the weights
         self._net.hybridize()
@@ -127,8 +131,9 @@ class Tensors(_Arrays):
         raise ConfigError("task synthetic: there is nothing to evaluate")
 
 
-def network(num_classes: int, pixels: int) -> Any:
-    """The seed's network (178,762 parameters for 28 x 28 grey pixels and 10 classes)."""
+def network(num_classes: int, pixels: int, hidden: tuple[int, int] = SEED_HIDDEN) -> Any:
+    """The seed's network (178,762 parameters for 28 x 28 grey pixels and 10 classes), or one with wider dense layers
+    (5,017,162 with LARGE_HIDDEN)."""
     nn = mx.gluon.nn
     padding = 2 if pixels < SMALL_IMAGE else 0
     net = nn.HybridSequential(prefix="")
@@ -138,9 +143,23 @@ def network(num_classes: int, pixels: int) -> Any:
             nn.MaxPool2D(pool_size=2, strides=2),
             nn.Conv2D(32, kernel_size=5, padding=padding, activation="relu", prefix="conv1_"),
             nn.MaxPool2D(pool_size=2, strides=2),
-            nn.Dense(256, activation="relu", prefix="fc0_"),
-            nn.Dense(128, activation="relu", prefix="fc1_"),
+            nn.Dense(hidden[0], activation="relu", prefix="fc0_"),
+            nn.Dense(hidden[1], activation="relu", prefix="fc1_"),
             nn.Dense(num_classes, prefix="fc2_"),
+        )
+    return net
+
+
+def text_network(data: Data) -> Any:
+    """As `geomx.frameworks.numpy_text`."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential(prefix="")
+    with net.name_scope():
+        net.add(
+            nn.Embedding(data.num_classes, SYMBOL_UNITS, prefix="symbols_"),
+            nn.Flatten(),
+            nn.Dense(HIDDEN_UNITS, activation="relu", prefix="fc0_"),
+            nn.Dense(data.num_classes, prefix="fc1_"),
         )
     return net
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from geomx.errors import ConfigError
 from geomx.kv import Store
 from geomx.spec import NodeSpec
-from geomx.tasks import Data, Task
+from geomx.tasks import SEED_HIDDEN, Data, Task
 
 Floats = NDArray[np.float32]
 Step = Callable[[int, Floats, Floats], None]  # (which tensor, weight, gradient): changes the weight in place
 
 HIDDEN_UNITS = 64
+EVALUATE_SAMPLES = 4096  # at once
 
 
 class NumpyAdapter:
@@ -23,8 +24,18 @@ class NumpyAdapter:
         return Store(node, spec)
 
     def model(self, task: Task, seed: int, optimizer: Mapping[str, Any] | None) -> "Mlp | Tensors":
+        if task.hidden != SEED_HIDDEN:
+            raise ConfigError(
+                "task.model: framework=numpy has one small network; use task.model=seed or framework=mxnet"
+            )
         step = _no_step if optimizer is None else local_optimizer(optimizer)
-        return Tensors(task, seed, step) if task.data is None else Mlp(task.data, seed, step)
+        if task.data is None:
+            return Tensors(task, seed, step)
+        if task.data.is_text:
+            from geomx.frameworks.numpy_text import NextSymbol
+
+            return NextSymbol(task.data, seed, step)
+        return Mlp(task.data, seed, step)
 
 
 def make(options: Any) -> NumpyAdapter:
@@ -40,9 +51,9 @@ class Mlp:
         rng = np.random.default_rng(seed)
         inputs = data.train_x[0].size
         self.weights = [
-            _drawn(rng, HIDDEN_UNITS, inputs),
+            drawn(rng, HIDDEN_UNITS, inputs),
             np.zeros(HIDDEN_UNITS, np.float32),
-            _drawn(rng, data.num_classes, HIDDEN_UNITS),
+            drawn(rng, data.num_classes, HIDDEN_UNITS),
             np.zeros(data.num_classes, np.float32),
         ]
         self.gradients = [np.zeros_like(w) for w in self.weights]
@@ -50,16 +61,12 @@ class Mlp:
         self._loss = 0.0
 
     def backward(self, x: Floats, y: NDArray[np.int32], scale: float) -> None:
-        w1 = self.weights[2]
         flat, hidden, logits = self._forward(x)
-        error = _softmax(logits)
-        self._loss = _cross_entropy(error, y)
+        error: Floats = softmax(logits)
+        self._loss = cross_entropy(error, y)
         error[np.arange(len(y)), y] -= 1
         error *= np.float32(scale / len(y))
-        behind = (error @ w1) * (hidden > 0)
-        for gradient, value in zip(self.gradients, (behind.T @ flat, behind.sum(0), error.T @ hidden, error.sum(0)),
-                                   strict=True):  # fmt: skip
-            gradient[...] = value
+        self._backward(x, flat, hidden, error)
 
     def update(self) -> None:
         for i, (weight, gradient) in enumerate(zip(self.weights, self.gradients, strict=True)):
@@ -72,17 +79,36 @@ class Mlp:
         pass
 
     def evaluate(self, x: Floats, y: NDArray[np.int32]) -> tuple[float, float]:
-        chances = _softmax(self._forward(x)[2])
-        return _cross_entropy(chances, y), float((chances.argmax(1) == y).mean())
+        loss, right = 0.0, 0
+        for start in range(0, len(y), EVALUATE_SAMPLES):
+            part = slice(start, start + EVALUATE_SAMPLES)
+            chances = softmax(self._forward(x[part])[2])
+            loss += cross_entropy(chances, y[part]) * len(chances)
+            right += int((chances.argmax(1) == y[part]).sum())
+        return loss / len(y), right / len(y)
 
     def values(self) -> list[Floats]:
         return self.weights
 
     def _forward(self, x: Floats) -> tuple[Floats, Floats, Floats]:
-        w0, b0, w1, b1 = self.weights
-        flat = x.reshape(len(x), -1)
+        """(first layer's inputs, its outputs, logits), a row for each sample."""
+        w0, b0, w1, b1 = self.weights[-4:]
+        flat = self._inputs(x)
         hidden = np.maximum(flat @ w0.T + b0, 0)
         return flat, hidden, hidden @ w1.T + b1
+
+    def _inputs(self, x: Any) -> Floats:
+        flat: Floats = x.reshape(len(x), -1)
+        return flat
+
+    def _backward(self, x: Any, flat: Floats, hidden: Floats, error: Floats) -> Floats:
+        """Gradients of the two layers from that of the logits; returns that of the first layer's outputs."""
+        behind: Floats = np.where(hidden > 0, error @ self.weights[-2], np.float32(0))
+        for gradient, value in zip(self.gradients[-4:],
+                                   (behind.T @ flat, behind.sum(0), error.T @ hidden, error.sum(0)),
+                                   strict=True):  # fmt: skip
+            gradient[...] = value
+        return behind
 
 
 class Tensors:
@@ -163,17 +189,17 @@ def _adam(p: dict[str, float]) -> Step:
     return step
 
 
-def _drawn(rng: np.random.Generator, units: int, inputs: int) -> Floats:
+def drawn(rng: np.random.Generator, units: int, inputs: int) -> Floats:
     """Xavier's uniform draw."""
     bound = (6 / (units + inputs)) ** 0.5
     return rng.uniform(-bound, bound, (units, inputs)).astype(np.float32)
 
 
-def _softmax(logits: Floats) -> Floats:
+def softmax(logits: Floats) -> Floats:
     raised: Floats = np.exp(logits - logits.max(1, keepdims=True))
     raised /= raised.sum(1, keepdims=True)
     return raised
 
 
-def _cross_entropy(chances: Floats, y: NDArray[np.int32]) -> float:
+def cross_entropy(chances: Floats, y: NDArray[np.int32]) -> float:
     return float(-np.log(chances[np.arange(len(y)), y] + 1e-12).mean())

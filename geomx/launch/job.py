@@ -18,12 +18,14 @@ from geomx.api import Launcher
 from geomx.config import Config
 from geomx.control import Inbox, Message
 from geomx.errors import RunFailed
+from geomx.launch.accounts import Accounts
 from geomx.launch.blame import Blame
 from geomx.launch.cluster import WAN, Cluster, cluster
 from geomx.launch.ledger import Ledger
 from geomx.launch.processes import Processes
 from geomx.launch.progress import Live, Plain
 from geomx.spec import NodeSpec
+from geomx.wan import selftest
 
 log = logging.getLogger("geomx")
 TICK_S = 0.1
@@ -37,9 +39,11 @@ class Outcome:
     """What a run left, also a failed one."""
 
     ledger: Ledger
+    accounts: Accounts
     results: dict[str, dict[str, Any]] = field(default_factory=dict)  # worker -> what it returned
     nodes: list[dict[str, Any]] = field(default_factory=list)  # as in summary.json
     seconds: float = 0.0
+    network: dict[str, Any] = field(default_factory=dict)  # what the launcher says about an emulated one
     reached: dict[str, float] | None = None  # the first row that reached the target
 
 
@@ -60,7 +64,7 @@ class Job:
         self._said: dict[str, dict[str, dict[str, Any]]] = {}  # kind -> node -> body
         self._nodes: list[NodeSpec] = []
         self._workers: dict[str, str] = {}
-        self.outcome = Outcome(Ledger([]))
+        self.outcome = Outcome(Ledger([]), self._accounts())
 
     def run(self) -> None:
         """Returns when all nodes have finished; raises RunFailed with the sentence for the user. Whatever happens, no
@@ -80,6 +84,7 @@ class Job:
             self._inbox = Inbox(address, token, frozenset(n.name for n in self._nodes))
             try:
                 self._launcher.prepare(self._nodes)
+                self._tell_network()
                 self._conduct(planned)
             finally:
                 self._end(began_s)
@@ -89,6 +94,11 @@ class Job:
         self._workers = {n.name: n.title for n in self._nodes if n.role == "worker"}
         self._blame = Blame(self._nodes, self._waited_for)
         self.outcome.ledger = Ledger([n.name for n in self._nodes if n.role == "worker" and not n.observes])
+        self.outcome.accounts = self._accounts()
+
+    def _accounts(self) -> Accounts:
+        prices = self._config.ledger
+        return Accounts(self._nodes, prices.price_per_gb, prices.currency)
 
     def _conduct(self, planned: Cluster) -> None:
         join_s = self._config.timeouts.join_s + MARGIN_S
@@ -112,7 +122,12 @@ class Job:
         log.debug("%s: pid %d", node.name, pid)
 
     def _reachable(self, node: NodeSpec) -> NodeSpec:
-        return dataclasses.replace(node, control=self._inbox.address)
+        return dataclasses.replace(node, control=self._inbox.address, links=self._launcher.links())
+
+    def _tell_network(self) -> None:
+        self.outcome.network = self._launcher.told()
+        for row in self.outcome.network.get("self_test", []):
+            log.log(logging.INFO if row["ok"] else logging.WARNING, "network: %s", selftest.text(row))
 
     def _ports(self, planned: Cluster) -> dict[str, int]:
         told = self._said["listening"]
@@ -154,6 +169,8 @@ class Job:
             self._rows(ledger.step(node, body))
         elif message.kind == "counters":
             ledger.count(node, body)
+        elif message.kind == "ledger":
+            self.outcome.accounts.take(node, body["sent"], body["work"])
         elif message.kind == "note":
             log.log(int(body.get("level", logging.INFO)), "%s: %s", node, body.get("line", ""))
         elif message.kind == "failed":
@@ -197,10 +214,13 @@ class Job:
         try:
             self._processes.stop(self._config.launcher.stop_s)
             for message in self._inbox.receive(0.0):
-                if message.kind == "counters":
-                    self.outcome.ledger.count(message.sender, message.body)
+                if message.kind in ("counters", "ledger"):
+                    self._heard(message)
+            for node, counters in self.outcome.ledger.counters.items():
+                self.outcome.accounts.estimate(node, counters)
         finally:
             self._processes.kill()
+            self.outcome.network |= self._launcher.told()
             self._inbox.close()
             self._launcher.cleanup()
             self._display.close()

@@ -1,7 +1,7 @@
 """What is trained: data and how workers share it. Tasks know no framework; arrays are numpy's.
 
 `geomx.tasks.<name>:make(options)` returns a `Task`. Images are float32, (samples, channels, height, width), about 0 to
-1; labels are int32, (samples,).
+1; text is uint8, (samples, symbols before the one that is to be said); labels are int32, (samples,).
 """
 
 from collections.abc import Iterator
@@ -11,28 +11,36 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+Values = NDArray[Any]
 Labels = NDArray[np.int32]
+SEED_HIDDEN = (256, 128)  # the seed's network
+LARGE_HIDDEN = (2048, 1920)
 
 
 @dataclass(frozen=True)
 class Batch:
     """One step's samples on one worker. x and y are None for a task without data."""
 
-    x: Floats | None
+    x: Values | None
     y: Labels | None
     samples: int
 
 
 @dataclass(frozen=True)
 class Data:
-    """Images and labels to train and to test on."""
+    """What to train and to test on: images and their labels, or pieces of text and the symbol that follows."""
 
-    train_x: Floats
+    train_x: Values
     train_y: Labels
-    test_x: Floats
+    test_x: Values
     test_y: Labels
     num_classes: int
+    is_text: bool = False  # x are symbols, numbers below num_classes, instead of pixels
+    groups: Labels | None = None  # what split=class goes by, one for each training sample; None: the labels
+
+    @property
+    def labels_to_split_by(self) -> Labels:
+        return self.train_y if self.groups is None else self.groups
 
 
 class Task(Protocol):
@@ -41,17 +49,19 @@ class Task(Protocol):
     data: Data | None
     tensors: list[tuple[str, tuple[int, ...]]]
     compute_s: float
+    hidden: tuple[int, int]  # units of a network's two hidden dense layers
 
     def batches(self, rank: int, world: int, seed: int) -> Iterator[Batch]:
         """The steps of worker `rank` of `world`; as many on each worker."""
 
 
-class ImageTask:
-    """A task on images. options: `geomx.config.task.Training`."""
+class DataTask:
+    """A task that has data. options: `geomx.config.task.Training`."""
 
     compute_s = 0.0
 
-    def __init__(self, options: Any, data: Data) -> None:
+    def __init__(self, options: Any, data: Data, hidden: tuple[int, int] = SEED_HIDDEN) -> None:
+        self.hidden = hidden
         self.tensors: list[tuple[str, tuple[int, ...]]] = []
         self.data: Data | None = data
         self._options = options
@@ -59,7 +69,7 @@ class ImageTask:
 
     def batches(self, rank: int, world: int, seed: int) -> Iterator[Batch]:
         o, d = self._options, self._data
-        mine = share(d.train_y, rank, world, o.split, seed)
+        mine = share(d.labels_to_split_by, rank, world, o.split, seed)
         steps = 0
         for epoch in range(o.epochs):
             order = np.random.default_rng([seed, epoch, rank]).permutation(mine)
@@ -74,7 +84,7 @@ class ImageTask:
 def share(labels: Labels, rank: int, world: int, split: str, seed: int) -> NDArray[np.int64]:
     """Indices of worker `rank`'s samples: as many for each worker, no sample twice.
 
-    split iid: shuffled. class: ordered by label and cut, so that a worker sees num_classes / world labels.
+    split iid: shuffled. class: ordered by label and cut, so that a worker sees a `world`th of the labels.
     """
     if not 0 <= rank < world:
         raise ValueError(f"worker {rank} of {world} asks for its share of the data")

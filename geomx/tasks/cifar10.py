@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from geomx.tasks import ImageTask
+from geomx.tasks import DataTask
 from geomx.tasks.files import load_cifar
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 
-def make(options: Any) -> ImageTask:
+def make(options: Any) -> DataTask:
     """options: `geomx.config.task.Images`. Raises ConfigError saying which file to put where."""
-    return ImageTask(options, load_cifar("cifar10", options, URL))
+    return DataTask(options, load_cifar("cifar10", options, URL))

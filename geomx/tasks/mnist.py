@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from geomx.tasks import ImageTask
+from geomx.tasks import DataTask
 from geomx.tasks.files import load_idx
 
 URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 
-def make(options: Any) -> ImageTask:
+def make(options: Any) -> DataTask:
     """options: `geomx.config.task.Images`. Raises ConfigError saying which file to put where."""
-    return ImageTask(options, load_idx("mnist", options, URL))
+    return DataTask(options, load_idx("mnist", options, URL))

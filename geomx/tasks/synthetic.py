@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from geomx.tasks import Batch, Data
+from geomx.tasks import SEED_HIDDEN, Batch, Data
 from geomx.tasks.shapes import MODELS
 
 
@@ -11,6 +11,7 @@ class SyntheticTask:
     """options: `geomx.config.task.Synthetic`."""
 
     data: Data | None = None
+    hidden = SEED_HIDDEN
 
     def __init__(self, options: Any) -> None:
         self._options = options

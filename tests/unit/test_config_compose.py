@@ -1,5 +1,7 @@
 """What Hydra composes: every choice of every group, and a sentence for every mistake."""
 
+from pathlib import Path
+
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -8,7 +10,12 @@ from geomx import app, plugins, run
 
 run.install()
 GROUPS = sorted({group for group, _ in plugins.offers()} | {d.name for d in plugins.CONF.iterdir() if d.is_dir()})
-NEEDED = {"task=script": [f"task.script={__file__}"]}
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NEEDED = {
+    "task=script": [f"task.script={__file__}"],
+    "network=mobile": ["network.loss=0"],  # loss needs launcher=netns
+    "network=trace": [f"network.trace={EXAMPLES / 'wan_trace.txt'}"],
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,7 +59,7 @@ def test_parties_written_out_can_be_overridden():
 MISTAKES = [
     (
         ["task=digitz"],
-        "task=digitz is not installed; there are: cifar10, digits, fashion_mnist, mnist, script, synthetic",
+        "task=digitz is not installed; there are: charlm, cifar10, digits, fashion_mnist, mnist, script, synthetic",
     ),
     (["scheduler=fifo+nothing"], "scheduler=nothing is not installed; there are: fifo"),
     (["launcher=joblib"], "launcher=joblib is not installed; there are: local; Hydra's own is hydra/launcher=joblib"),
@@ -77,7 +84,10 @@ MISTAKES = [
     (["task=script"], "task.script: a value is required"),
     (["task=script", "task.script=none.py"], "task.script: 'none.py' given, there is no such file"),
     (["experiment=none2"], "experiment=none2 is not installed; there are: none"),
-    (["network=lan"], "network=lan is not installed; there are: none"),
+    (["network=trace"], "network=trace: a file is required: network.trace=FILE"),
+    (["network=mobile"], "network=mobile with loss does not go with launcher=local"),
+    (["network.access.x.rate_mbit=1"], "network.access.x: no such party; there are: party0, party1, central"),
+    (["network=lam"], "network=lam is not installed; there are: continental, lan, metro, mobile, none"),
     (["compression.name=x"], "compression.name: can't be set; another choice is made with compression=..."),
     (["+compression.name=x"], "Could not append to config. An item is already at 'compression.name'."),
     (

@@ -10,6 +10,7 @@ from geomx import plugins
 from geomx.config import task as config
 from geomx.errors import ConfigError
 from geomx.tasks import shapes, share
+from geomx.tasks.digits import enlarged
 
 
 def make(name, **options):
@@ -24,6 +25,16 @@ def test_digits_has_one_test_set_and_no_sample_in_both():
     assert (data.train_x.min(), data.train_x.max()) == (0, 1)
     assert np.array_equal(data.test_y, make("digits").data.test_y)
     assert set(data.test_y) == set(range(10))
+
+
+def test_digits_can_be_as_large_as_mnist_and_the_network_wider():
+    task = make("digits", pixels=28, model="large")
+    small = make("digits").data
+    assert task.data.train_x.shape == (1437, 1, 28, 28) and task.data.train_x.dtype == np.float32
+    assert task.hidden == (2048, 1920)
+    assert task.data.train_x.mean() == pytest.approx(small.train_x.mean(), abs=0.01)
+    constant = enlarged(np.full((1, 1, 8, 8), 0.5, np.float32), 28)
+    assert np.allclose(constant, 0.5)
 
 
 @pytest.mark.parametrize("split", ["iid", "class"])

@@ -1,0 +1,196 @@
+// See shaper.h.
+#include "shaper.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace geomx {
+namespace {
+
+constexpr double kSegment = 1448, kSegmentHeaders = 52;  // of 1,500 bytes: IP 20, TCP 20 and its timestamps 12
+constexpr uint32_t kMark = 0x50'4d'54'53;                // "STMP"
+
+}  // namespace
+
+// Behind each message, 32 bytes.
+struct Shaper::Stamp {
+  uint32_t mark, party;
+  uint64_t first_us, last_us;  // when its first and last byte leave the sender's access link
+  double bytes;
+};
+
+Shaper::Shaper(Reactor& reactor, std::unique_ptr<Transport> inner, WanShape shape, std::shared_ptr<WanLinks> links)
+    : reactor_(reactor),
+      inner_(std::move(inner)),
+      shape_(std::move(shape)),
+      links_(std::move(links)),
+      random_(shape_.seed) {}
+
+Shaper::~Shaper() { close(); }
+
+double Shaper::stream_bytes(size_t size) {
+  return double(size) + kSegmentHeaders * double((size + size_t(kSegment) - 1) / size_t(kSegment));
+}
+
+size_t Shaper::max_datagram() const {
+  const size_t inner = inner_->max_datagram();
+  return inner <= sizeof(Stamp) ? 0 : inner - sizeof(Stamp);
+}
+
+void Shaper::receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) {
+  receiver_ = std::move(receiver);
+  on_refused_ = std::move(on_refused);
+  on_lost_ = std::move(on_lost);
+  inner_->receive([this](PeerId from, uint8_t channel, Message m) { take_in(from, channel, std::move(m)); },
+                  on_refused_, [this](PeerId peer, const std::string& why) { lose(peer, why); });
+}
+
+const WanTraceRow* Shaper::row() const {
+  const uint64_t now_us = reactor_.now_us(), origin_us = links_->origin_us();
+  return shape_.row_at(now_us > origin_us ? now_us - origin_us : 0);
+}
+
+double Shaper::rate(const std::vector<double>& by_party, uint32_t party) const {
+  const WanTraceRow* now = row();
+  return now == nullptr ? by_party[party] : now->bytes_per_s;
+}
+
+// ---- sending -------------------------------------------------------------------------------------------------------
+
+void Shaper::send(PeerId to, uint8_t channel, Message message) {
+  const uint64_t now_us = reactor_.now_us();
+  const size_t size = message.size() + inner_->overhead(message);
+  Stamp stamp{kMark, shape_.party, now_us, now_us, channel == 0 ? stream_bytes(size) : datagram_bytes(size)};
+  const uint32_t own = shape_.party;
+  // Until the first word from there, its party isn't known; it may be ours, and then these few bytes are charged in
+  // vain.
+  if (peers_[to].party != own) {
+    const double bytes_per_s = rate(shape_.up_bytes_per_s, own);
+    const uint64_t busy_us = links_->busy_until_us(own, LinkSide::up);
+    const double waiting = busy_us <= now_us ? 0 : double(busy_us - now_us) * 1e-6 * bytes_per_s;
+    if (channel != 0 && bytes_per_s > 0 && waiting + stamp.bytes > shape_.queue_bytes[own]) return;
+    const WanLinks::Taken taken = links_->take(own, LinkSide::up, now_us, stamp.bytes, bytes_per_s);
+    stamp.first_us = taken.begin_us;
+    stamp.last_us = taken.end_us;
+  }
+  message.attachments.push_back(Bytes::copy(&stamp, sizeof(stamp)));
+  inner_->send(to, channel, std::move(message));
+}
+
+// ---- receiving -----------------------------------------------------------------------------------------------------
+
+void Shaper::take_in(PeerId from, uint8_t channel, Message message) {
+  Stamp stamp;
+  const bool is_stamped = !message.attachments.empty() && message.attachments.back().size() == sizeof(stamp);
+  if (is_stamped) std::memcpy(&stamp, message.attachments.back().data(), sizeof(stamp));
+  if (!is_stamped || stamp.mark != kMark || stamp.party >= shape_.num_parties() || !(stamp.bytes >= 0)) {
+    if (on_refused_) on_refused_("a message without the stamp of a shaped WAN: its sender has another network=");
+    return;
+  }
+  message.attachments.pop_back();
+  peers_[from].party = stamp.party;
+  on_stamped(from, channel, stamp, std::move(message));
+}
+
+void Shaper::on_stamped(PeerId from, uint8_t channel, const Stamp& stamp, Message message) {
+  Peer& peer = peers_[from];
+  Held held{std::move(message), channel, stamp.first_us, stamp.last_us, stamp.bytes, ""};
+  if (stamp.party == shape_.party && peer.streams.empty()) return hand_over(from, std::move(held));
+  if (stamp.party != shape_.party) {
+    const WanPath& path = shape_.path(stamp.party, shape_.party);
+    const WanTraceRow* now = row();
+    if (channel != 0 && losses_[stamp.party].is_lost(now == nullptr ? path.loss : now->loss, path.burst, random_))
+      return;
+    const uint64_t delay = delay_us(path);
+    held.first_us += delay;
+    held.last_us += delay;
+  }
+  if (channel != 0) {  // by itself: a later one may come earlier
+    const uint64_t first_us = held.first_us;
+    const auto shared = std::make_shared<Held>(std::move(held));
+    return later(first_us, [this, from, shared] {
+      const uint64_t due_us = pass_down(*shared);
+      if (due_us != 0) later(due_us, [this, from, shared] { hand_over(from, std::move(*shared)); });
+    });
+  }
+  peer.streams.push_back(std::move(held));
+  wait_for_first(from);
+}
+
+uint64_t Shaper::delay_us(const WanPath& path) {
+  const WanTraceRow* now = row();
+  const double jitter = path.jitter_us == 0 ? 0 : std::uniform_real_distribution<double>(-1, 1)(random_);
+  return uint64_t(std::max(0.0, (now == nullptr ? path.delay_us : now->delay_us) + jitter * path.jitter_us));
+}
+
+// When a message is through our access link; 0: a datagram that met a full queue.
+uint64_t Shaper::pass_down(const Held& held) {
+  const uint32_t own = shape_.party;
+  const double bytes_per_s = rate(shape_.down_bytes_per_s, own);
+  if (held.channel != 0 && bytes_per_s > 0) {
+    const uint64_t busy_us = links_->busy_until_us(own, LinkSide::down);
+    const double waiting = busy_us <= held.first_us ? 0 : double(busy_us - held.first_us) * 1e-6 * bytes_per_s;
+    if (waiting + held.bytes > shape_.queue_bytes[own]) return 0;
+  }
+  return std::max(links_->take(own, LinkSide::down, held.first_us, held.bytes, bytes_per_s).end_us, held.last_us);
+}
+
+// The link is taken when the first byte is there, so that those who come from afar don't hold it before.
+void Shaper::wait_for_first(PeerId from) {
+  Peer& peer = peers_[from];
+  if (peer.is_waiting || peer.streams.empty()) return;
+  peer.is_waiting = true;
+  later(peer.streams.front().first_us, [this, from] {
+    Peer& waited = peers_[from];
+    const Held& first = waited.streams.front();
+    const bool is_passing = first.lost.empty() && waited.party != shape_.party;
+    waited.last_due_us = std::max(waited.last_due_us, is_passing ? pass_down(first) : first.last_us);
+    const auto shared = std::make_shared<Held>(std::move(waited.streams.front()));
+    waited.streams.pop_front();
+    waited.is_waiting = false;
+    later(waited.last_due_us, [this, from, shared] { hand_over(from, std::move(*shared)); });
+    wait_for_first(from);
+  });
+}
+
+void Shaper::hand_over(PeerId from, Held held) {
+  if (!held.lost.empty()) {
+    if (on_lost_) on_lost_(from, held.lost);
+  } else if (receiver_) {
+    receiver_(from, held.channel, std::move(held.message));
+  }
+}
+
+// The end comes behind all that was sent before it, whatever holds that up.
+void Shaper::lose(PeerId from, const std::string& why) {
+  Peer& peer = peers_[from];
+  const uint64_t now_us = reactor_.now_us();
+  const bool is_over = inner_->is_lost(from) && (!peer.streams.empty() || peer.last_due_us > now_us);
+  if (!is_over) {
+    if (on_lost_) on_lost_(from, why);
+    return;
+  }
+  const uint64_t last_us = peer.streams.empty() ? now_us : peer.streams.back().first_us;
+  peer.streams.push_back(Held{Message(), 0, last_us, last_us, 0, why});
+  wait_for_first(from);
+}
+
+bool Shaper::is_lost(PeerId peer) const {
+  const auto found = peers_.find(peer);
+  return inner_->is_lost(peer) && (found == peers_.end() || found->second.streams.empty());
+}
+
+// Never at once, even where the time has come: another message's turn that comes first may not have run yet.
+void Shaper::later(uint64_t when_us, Task task) {
+  reactor_.at(when_us, [is_alive = is_alive_, t = std::move(task)] {
+    if (*is_alive) t();
+  });
+}
+
+void Shaper::close() {
+  if (!*is_alive_) return;
+  *is_alive_ = false;
+  inner_->close();
+}
+
+}  // namespace geomx

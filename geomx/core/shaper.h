@@ -1,0 +1,85 @@
+// The user-space WAN: a decorator around a transport that makes messages take as long as the links between parties
+// would.
+//
+// The sender reserves the time in which a message passes its party's access link and says it in a stamp that travels
+// behind the message; the receiver holds the message for the path's delay and for the time in which it passes its own
+// access link. Bytes follow each other through both links (a message need not be in before it goes on), and nothing is
+// held twice. Times are the host's clock, so all nodes must be on one host; nodes of one party don't feel any of it.
+// A message of the reliable channel is as large as TCP/IP would make it and keeps its order; one of a lossy channel is
+// a packet: it may be lost, meet a full queue and be overtaken.
+#pragma once
+#include <deque>
+#include <memory>
+#include <unordered_map>
+
+#include "reactor.h"
+#include "transport.h"
+#include "wan_links.h"
+
+namespace geomx {
+
+class Shaper : public Transport {
+ public:
+  Shaper(Reactor& reactor, std::unique_ptr<Transport> inner, WanShape shape, std::shared_ptr<WanLinks> links);
+  ~Shaper() override;
+
+  Status bind(const std::string& host, uint16_t port) override { return inner_->bind(host, port); }
+  std::string address() const override { return inner_->address(); }
+  Status connect(const std::string& address, PeerId* peer) override { return inner_->connect(address, peer); }
+  void send(PeerId peer, uint8_t channel, Message message) override;
+  Bytes allocate(PeerId peer, size_t size) override { return inner_->allocate(peer, size); }
+  void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
+  // The stamp is ours, not the protocol's: it is not counted.
+  size_t overhead(const Message& message) const override { return inner_->overhead(message); }
+  size_t max_datagram() const override;
+  bool is_lost(PeerId peer) const override;
+  void set_linger_ms(int linger_ms) override { inner_->set_linger_ms(linger_ms); }
+  void close() override;
+
+  // What a message of the reliable channel takes on a link with IP packets of 1,500 bytes.
+  static double stream_bytes(size_t size);
+  static double datagram_bytes(size_t size) { return double(size) + 28; }
+
+ private:
+  struct Stamp;
+  // What came from one peer and waits: messages, and at last that the connection is over.
+  struct Held {
+    Message message;
+    uint8_t channel;
+    uint64_t first_us, last_us;  // when its first and last byte reach our access link
+    double bytes;
+    std::string lost;  // not empty: no message but the end, and why
+  };
+  struct Peer {
+    uint32_t party = kUnknown;
+    std::deque<Held> streams;  // in order
+    bool is_waiting = false;   // for the first of them
+    uint64_t last_due_us = 0;
+  };
+  static constexpr uint32_t kUnknown = ~uint32_t(0);
+
+  void take_in(PeerId from, uint8_t channel, Message message);
+  void on_stamped(PeerId from, uint8_t channel, const Stamp& stamp, Message message);
+  void lose(PeerId peer, const std::string& why);
+  void wait_for_first(PeerId from);
+  uint64_t pass_down(const Held& held);
+  void hand_over(PeerId from, Held held);
+  double rate(const std::vector<double>& by_party, uint32_t party) const;
+  const WanTraceRow* row() const;
+  uint64_t delay_us(const WanPath& path);
+  void later(uint64_t when_us, Task task);
+
+  Reactor& reactor_;
+  std::unique_ptr<Transport> inner_;
+  WanShape shape_;
+  std::shared_ptr<WanLinks> links_;
+  Receiver receiver_;
+  OnRefused on_refused_;
+  OnLost on_lost_;
+  std::unordered_map<PeerId, Peer> peers_;
+  std::unordered_map<uint32_t, LossProcess> losses_;  // by the sender's party
+  std::mt19937_64 random_;
+  std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);  // for timers
+};
+
+}  // namespace geomx
