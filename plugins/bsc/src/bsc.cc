@@ -211,16 +211,10 @@ gx_status refuse(gx_error* error, const char* why) {
 // The memory of later entries is fetched meanwhile.
 template <typename T>
 void add(const Entries& entries, T* to) {
-  constexpr size_t ahead = 48;
   const uint32_t* positions = entries.positions.data();
   const float* values = entries.values.data();
   const size_t count = entries.size();
-  size_t i = 0;
-  for (; i + ahead < count; ++i) {
-    __builtin_prefetch(to + positions[i + ahead], 1);
-    to[positions[i]] += T(values[i]);
-  }
-  for (; i < count; ++i) to[positions[i]] += T(values[i]);
+  for (size_t i = 0; i < count; ++i) to[positions[i]] += T(values[i]);
 }
 
 gx_status decode(gx_codec* table, gx_bytes in, int accumulate, const gx_slice* to, gx_error* error) {
