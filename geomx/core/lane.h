@@ -39,8 +39,8 @@ class Lane {
   // yet. They have it without a round: `values` is what they got.
   const Bytes& base(uint32_t key, uint32_t part, uint32_t line);
   void set_base(uint32_t key, uint32_t part, uint32_t line, const Bytes& values);
-  // An encoded part that was not applied: its mass must not be lost.
-  void give_back(uint32_t key, uint32_t part, uint32_t round, const Bytes& encoded);
+  // A contribution that was not applied: its mass must not be lost.
+  void give_back(const Frame& contribution);
   // For tests: what stayed here of a part, in sum_type; empty if nothing.
   Bytes residual(uint32_t key, uint32_t part) const;
   Slot* slot(uint32_t key);
@@ -70,6 +70,10 @@ class Lane {
   Bytes with_residual(State& state, const Key& key, uint32_t part, Bytes values);
   Bytes against_base(const Key& key, Line& line, uint32_t part, const Bytes& values) const;
   void encode_group(const Key& key, Line& line, const Waiting& group, std::vector<Encoded>* out);
+  Status classify(const Key& key, State& state, std::vector<Encoded>* out, size_t first);
+  Status coarsen(const Key& key, State& state, Encoded* encoded);
+  Bytes& residual_of(State& state, const Key& key, uint32_t part);
+  bool classifies() const { return direction_ == Direction::up && side_.policies.transport->classifies(); }
   bool encode(const Key& key, Line& line, uint32_t part, uint32_t round, const Bytes& values, int priority,
               std::vector<Encoded>* out);
   Status encode_part(const Key& key, Line& line, const PartView& view, const Bytes& values, Encoded* encoded);
