@@ -124,6 +124,10 @@ class Node:
     def set_updater(self, make: Callable[[str], Callable[[int, int, Any, Any], None]]) -> None:
         """make(spec) -> update(key, offset, gradient, weight): optimizers that the core lacks; weight changes in place.
         spec is what configure("optimizer", spec) carried. Only global servers ask."""
+    def set_transport(self, choose: Callable[[], Any]) -> None:
+        """choose() -> None, or what names a loaded transport and its parameters (`geomx.api.TransportChoice`); asked
+        once, when the run's settings are known."""
+
     def load_plugin(self, path: str) -> None:
         """A shared library with `geomx_plugin_v1`; its codecs can then be chosen by name."""
     def add_codec(self, name: str, make: Callable[[dict[str, Any]], Any]) -> None:
@@ -191,6 +195,11 @@ class Node:
         """What this node sent and did so far: "wan.up_bytes", "lan.down_payload_bytes", the same by the wire id of the
         codec that made it ("wan.up_payload_bytes.FP16", ".RAW" without one), "wan.init_bytes",
         "wan.messages", "wan.dropped_parts", "refused_frames", "encode_s", "decode_s", "update_s", "rounds"."""
+    def ledger(self) -> dict[str, Any]:
+        """The counters item by item, all of one moment. "counters": as above. "sent": (tier, receiver, key, account,
+        codec, frames, payload bytes, framing bytes); account: up, down, init or control; key "": bytes of no key, such
+        as messages' own headers. "work": (tier, key, seconds to encode up, down, seconds to
+        decode up, down, parts that came and were dropped, parts that were not applied elsewhere and went back)."""
 
 class Codec:
     """A codec outside a node: for tests and benchmarks. A slot keeps what a lane's would, for each direction."""
@@ -204,7 +213,7 @@ class Codec:
         answer: str = "gradients",
     ) -> None:
         """plugin: the path of a shared library that has it; make: of a codec in Python. answer: what the servers answer
-        with, "gradients" or "parameters"."""
+        with, "gradients", "parameters" or "deltas" of them."""
     @property
     def wire_id(self) -> str: ...
     @property

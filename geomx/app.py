@@ -85,6 +85,7 @@ def execute(config: Config, out: Path, told: dict[str, Any], in_sweep: bool = Fa
     finally:
         told |= summary.told_by(config, run.outcome)
         summary.write(out, told)
+        run.outcome.accounts.write(out)
         watching.end(told)
         log.info("%s", summary.text(told, out))
 

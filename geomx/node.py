@@ -29,6 +29,7 @@ from geomx.lifeline import end_on_interrupt, end_with_pipe
 from geomx.plan import Planner
 from geomx.plugins import imported
 from geomx.spec import DomainSpec, NodeSpec, from_json
+from geomx.transports import Transports
 from geomx.wan.plan import resolve
 from geomx.wan.shaper import shape
 
@@ -93,14 +94,17 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
     if spec.links:
         node.shape_wan(shape(resolve(config.network, config.topology), spec.links, spec.party, _seed_of(spec)))
     codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
+    transports = Transports(node, config.transport)
 
     def configured(what: str, value: str) -> None:
         now = agreed.take(what, value)
         codecs.use(now.compression)
+        transports.use(now.transport)
         planner.use(now)
 
     node.set_planner(planner)
     node.set_policy(_policy(codecs))
+    node.set_transport(transports.choose)
     node.on_configure(configured)
     reporter = reporter or Reporter(spec)
     node.on_log(_teller(reporter))
@@ -188,7 +192,9 @@ class Counting:
             self._over.set()
             self._thread.join()
             with contextlib.suppress(_core.Error):
-                self._reporter.send("counters", self._node.counters())
+                taken = self._node.ledger()
+                self._reporter.send("counters", taken["counters"])
+                self._reporter.send("ledger", {"sent": taken["sent"], "work": taken["work"]})
 
     def _run(self) -> None:
         while not (addresses := self._node.addresses):

@@ -33,6 +33,7 @@ def empty(config: Any) -> dict[str, Any]:
         "test_loss": None,
         "target": {"accuracy": None, "reached_seconds": None, "reached_round": None},
         "traffic": {"wan": dict(traffic), "lan": dict(traffic)},
+        "ledger": None,
         "network": {},
         "seconds_by": {"compute": 0.0, "encode": 0.0, "decode": 0.0, "wait": 0.0},
     }
@@ -53,6 +54,7 @@ def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
         "test_loss": _mean(results, "test_loss", ledger.last.get("test_loss")),
         "target": _target(config.target.accuracy, accuracy, outcome),
         "traffic": ledger.traffic(),
+        "ledger": outcome.accounts.totals(),
         "network": outcome.network,
         "seconds_by": ledger.seconds_by(),
     }
@@ -73,6 +75,8 @@ def text(summary: dict[str, Any], directory: Path) -> str:
     for tier in ("wan", "lan"):
         sent = summary["traffic"][tier]
         rows.append((f"{tier} traffic", f"up {size(sent['up_bytes'])}, down {size(sent['down_bytes'])}"))
+    if summary.get("ledger"):
+        rows.append(("wan cost", f"{summary['ledger']['cost']:.4g} {summary['ledger']['currency']}"))
     rows += [("network", selftest.text(row)) for row in summary["network"].get("self_test", [])]
     hashes = {n["weights_hash"] for n in summary["nodes"] if n["weights_hash"]}
     if hashes:

@@ -38,6 +38,13 @@ class Target:
 
 
 @dataclass
+class Ledger:
+    price_per_gb: float = option(0.09, "of what passes between parties; the default is a cloud's usual list price for "
+                                 "traffic that leaves it", at_least=0)  # fmt: skip
+    currency: str = option("USD", "what the price is in")
+
+
+@dataclass
 class Sweep:
     resume: bool = option(False, "go on with the newest sweep of the same command; finished jobs are skipped")
     objective: str = option(
@@ -59,6 +66,7 @@ class Config:
     tracking: Any = "???"
     target: Target = option(Target, "what is to be reached")
     timeouts: Timeouts = option(Timeouts, "how long things may take")
+    ledger: Ledger = option(Ledger, "what traffic costs")
     sweep: Sweep = option(Sweep, "of runs with -m")
     on_failure: str = option("stop", "when a node dies: stop ends the run", one_of=("stop",))
     seed: int = option(1, "seed of data order and initial weights", at_least=0)

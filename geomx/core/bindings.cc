@@ -311,7 +311,9 @@ class PyNode {
                     const std::string& dtype, int priority, nb::object done) {
     submit_address("pull", name, address, shape, dtype, priority, std::move(done));
   }
-  void report(const std::string&, double) {}
+  void report(const std::string& what, double value) {
+    handle_->post([this, what, value] { handle_->ask<int>([&](Node& node) { return node.report(what, value), 0; }); });
+  }
 
   void fail(const std::string& message) {
     const nb::gil_scoped_release nogil;
@@ -328,7 +330,41 @@ class PyNode {
     return handle_->ask<T>(std::move(question));
   }
   std::map<std::string, double> counters() {
-    const Counters c = ask<Counters>([](Node& node) { return node.counters(); });
+    return named(ask<Counters>([](Node& node) { return node.counters(); }));
+  }
+  // Taken in one turn, so that the items add up to the counters.
+  nb::dict ledger() {
+    struct Taken {
+      Counters counters;
+      std::vector<Node::Item> items;
+      std::map<uint32_t, std::string> keys;
+    };
+    const Taken taken = ask<Taken>([](Node& node) {
+      Taken t{node.counters(), node.items(), {}};
+      for (const TierCounters& tier : t.counters.tier)
+        for (uint32_t key = 0; key < tier.keys.size(); ++key) t.keys[key] = node.key_name(key);
+      return t;
+    });
+    const char* const accounts[] = {"up", "down", "init", "control"};
+    nb::list sent, work;
+    for (const Node::Item& item : taken.items)
+      sent.append(nb::make_tuple(tier_word(item.tier), item.to, item.key, accounts[size_t(item.flow.account)],
+                                 item.flow.codec ? codec_word(item.flow.codec) : "", item.flow.frames,
+                                 item.flow.payload_bytes, item.flow.framing_bytes));
+    for (Tier tier : {Tier::lan, Tier::wan}) {
+      const auto& keys = taken.counters.tier[size_t(tier)].keys;
+      for (uint32_t key = 0; key < keys.size(); ++key)
+        work.append(nb::make_tuple(tier_word(tier), taken.keys.at(key), keys[key].encode_s[0], keys[key].encode_s[1],
+                                   keys[key].decode_s[0], keys[key].decode_s[1], keys[key].dropped_parts,
+                                   keys[key].returned_parts));
+    }
+    nb::dict out;
+    out["counters"] = nb::cast(named(taken.counters));
+    out["sent"] = sent;
+    out["work"] = work;
+    return out;
+  }
+  std::map<std::string, double> named(const Counters& c) {
     std::map<std::string, double> out{{"rounds", double(c.rounds)},
                                       {"encode_s", c.encode_s},
                                       {"decode_s", c.decode_s},
@@ -349,8 +385,13 @@ class PyNode {
       out[prefix + "control_bytes"] = double(t.control_bytes);
       out[prefix + "messages"] = double(t.messages);
       out[prefix + "dropped_parts"] = double(t.dropped_parts);
+      out[prefix + "missing_parts"] = double(t.missing_parts);
+      out[prefix + "sent_mass"] = t.sent_mass;
+      out[prefix + "returned_mass"] = t.returned_mass;
       out["refused_frames"] += double(t.refused_frames);
     }
+    for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.figures(); }))
+      out[name] += value;
     for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.metrics(); }))
       out[name] += value;
     return out;
@@ -498,6 +539,16 @@ class PyNode {
           sync->staleness = kDefaultStaleness;
       });
     };
+    hooks.transport = [this](TransportChoice* choice) {
+      return guarded("the transport", [&] {
+        nb::object function = hook("transport");
+        if (!function.is_valid()) return;
+        nb::object made = function();
+        if (made.is_none()) return;
+        choice->name = nb::cast<std::string>(made.attr("name"));
+        choice->params = params_of(made.attr("params"));
+      });
+    };
     hooks.log = [this](int level, const std::string& line) {
       (void)guarded("log", [&] {
         nb::object function = hook("log");
@@ -559,7 +610,10 @@ class PyCodec {
           const std::string& answer) {
     PluginHooks hooks;
     hooks.metric = [counted = metrics_](const std::string& metric, double value) { (*counted)[metric] += value; };
-    hooks.answer = answer == "parameters" ? Content::parameter : Content::gradient;
+    if (answer != "gradients" && answer != "parameters" && answer != "deltas")
+      refuse("answer " + answer + " is not one of gradients, parameters, deltas");
+    hooks.answer = answer == "gradients" ? Content::gradient : Content::parameter;
+    down_ = answer == "deltas" ? Content::delta : hooks.answer;
     registry_.set_hooks(hooks);
     Status status = plugin.empty() ? Status() : registry_.load(plugin);
     is_python_ = !make.is_none();
@@ -678,13 +732,14 @@ class PyCodec {
   static void throw_if(const Status& status) {
     if (!status.ok()) raise({false, Fault::failed, status.message()});
   }
-  static PartView whole(uint64_t length, DType dtype, const std::string& direction) {
+  PartView whole(uint64_t length, DType dtype, const std::string& direction) const {
     PartView view;
     view.length = view.tensor_length = length;
     view.dtype = dtype;
     view.tier = Tier::wan;
     if (direction != "up" && direction != "down") refuse("direction " + direction + " is not one of up, down");
     view.direction = direction == "down" ? Direction::down : Direction::up;
+    view.content = direction == "down" ? down_ : Content::gradient;
     return view;
   }
   Used& slot_of(int number, const std::string& direction, uint64_t length, DType dtype) {
@@ -705,6 +760,7 @@ class PyCodec {
   }
   std::shared_ptr<std::map<std::string, double>> metrics_ = std::make_shared<std::map<std::string, double>>();
   CodecRegistry registry_;
+  Content down_ = Content::gradient;
   bool is_python_ = false;  // then what it returns has no bound
   std::unique_ptr<Codec> codec_;
   std::map<std::pair<int, std::string>, Used> slots_;
@@ -878,6 +934,7 @@ NB_MODULE(_core, m) {
       .def("on_configure", [](PyNode& self, nb::object f) { self.set_hook("on_configure", f); })
       .def("on_log", [](PyNode& self, nb::object f) { self.set_hook("log", f); })
       .def("set_updater", [](PyNode& self, nb::object f) { self.set_hook("updater", f); })
+      .def("set_transport", [](PyNode& self, nb::object f) { self.set_hook("transport", f); })
       .def("shape_wan", &PyNode::shape_wan, "shape"_a)
       .def("load_plugin", &PyNode::load_plugin)
       .def("add_codec", &PyNode::add_codec)
@@ -911,6 +968,7 @@ NB_MODULE(_core, m) {
       .def("fail", &PyNode::fail, "message"_a)
       .def("close", &PyNode::close)
       .def("counters", &PyNode::counters)
+      .def("ledger", &PyNode::ledger)
       .def_prop_ro("addresses", &PyNode::addresses)
       .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })

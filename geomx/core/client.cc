@@ -3,6 +3,8 @@
 
 #include "identity_codec.h"
 #include "relay.h"
+#include "stopwatch.h"
+#include "sums.h"
 
 namespace geomx {
 
@@ -63,12 +65,14 @@ void Client::send(const Encoded& encoded) {
     watch(encoded.key, encoded.part, encoded.round);
     relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
   } else {
-    side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
+    const uint64_t wait_us = encoded.service.is_droppable ? side_.policies.transport->wait_us() : 0;
+    side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel, wait_us);
   }
   if (side_.policies.transport->is_lossy()) note_sent(encoded, to);
 }
 
-// The end mark follows the last part of a shard's round and lists those that the round may close without.
+// The end mark follows the last part of a shard's round. It says how long the round may wait for those that are missing
+// then, and lists those that it may close without.
 void Client::note_sent(const Encoded& encoded, uint32_t to) {
   State& state = state_of(encoded.key);
   uint32_t& unsent = state.unsent[to];
@@ -78,12 +82,12 @@ void Client::note_sent(const Encoded& encoded, uint32_t to) {
   if (encoded.service.is_droppable) state.droppable[to].push_back(encoded.part);
   if (--unsent != 0) return;
   Writer body;
-  body.varint(state.droppable[to].size());
+  body.varint(side_.policies.transport->deadline_us()).varint(state.droppable[to].size());
   for (uint32_t part : state.droppable[to]) body.varint(part);
   state.droppable[to].clear();
   Frame end(FrameKind::end, encoded.key, 0, encoded.round);
   end.body = body.finish();
-  side_.link.send_ranked(server(to), std::move(end), encoded.rank, 0);
+  side_.link.send_trailing(server(to), std::move(end));
 }
 
 // An overlay may swallow a contribution or its answer: after a while the root is asked, less and less often.
@@ -134,13 +138,17 @@ void Client::take_value(Frame frame) {
   Part& part = state_of(frame.key).parts[frame.part];
   const bool answers = part.sent > part.answered && frame.round == part.sent;
   if (frame.round < part.answered) return;  // an answer to a pull that has been overtaken
+  if (!complete(*key, part, &frame)) return;
   if (answers) {
     part.answered = part.sent;
     if (part.bypass) side_.reactor.cancel(part.bypass);
     part.bypass = 0;
     if (relay_) relay_->forget(frame.key, frame.part, frame.round);
     const bool applied = frame.has(kEveryone) || frame.contributors.contains(side_.contributor);
-    if (!applied && gives_back_) lane_.give_back(frame.key, frame.part, frame.round, part.kept.body);
+    if (!applied) {
+      ++side_.counters.of(side_.tier).of_key(frame.key).returned_parts;
+      if (gives_back_) lane_.give_back(part.kept);
+    }
     part.kept = Frame();
   }
   if (on_value_) on_value_(frame, answers);
@@ -150,9 +158,50 @@ void Client::take_value(Frame frame) {
   finish_leaving();
 }
 
+// A difference becomes the whole value; false if it can't, or isn't needed any more.
+bool Client::complete(const Key& key, Part& part, Frame* frame) {
+  const bool is_known = key.has_codec(side_.tier, Direction::down);
+  if (is_known && !key.is_delta(side_.tier)) {
+    part.base = Bytes();
+    return true;
+  }
+  const size_t width = size_of(key.spec.dtype);
+  if (frame->codec == kRawWireId && frame->body.size() == key.parts[frame->part].length * width) {
+    part.base = from_raw(key.spec.dtype, frame->body);
+    part.base_round = frame->round;
+    return true;
+  }
+  if (!is_known) return true;
+  if (!part.base.empty() && frame->round <= part.base_round) return false;  // the whole value was faster
+  if (part.base.empty() || frame->round != part.base_round + 1) {
+    pull(frame->key, frame->part, frame->round);
+    return false;
+  }
+  Codec& codec = key.codec_of(side_.tier, Direction::down);
+  Status status;
+  if (frame->codec != codec.wire_id()) {
+    status = Status::error("a value came in a format that was not agreed on");
+  } else {
+    const PartView view = key.view(frame->part, frame->round, side_.tier, Direction::down);
+    Bytes next = Bytes::allocate(part.base.size());  // others may still read the old one
+    status = codec.add(view, frame->body, part.base, next.writable());
+    part.base = std::move(next);
+  }
+  if (!status.ok()) {
+    side_.fail("key \"" + key.spec.name + "\": " + status.message());
+    return false;
+  }
+  part.base_round = frame->round;
+  frame->codec = kRawWireId;
+  frame->body = to_raw(key.spec.dtype, part.base);
+  return true;
+}
+
 Status Client::decode(const Frame& frame, Bytes* values) {
   const Key& key = *side_.keys.find(frame.key);
   const PartView view = key.view(frame.part, frame.round, side_.tier, Direction::down);
+  KeyWork& work = side_.counters.of(side_.tier).of_key(frame.key);
+  const Stopwatch watch(&side_.counters.decode_s, &work.decode_s[size_t(Direction::down)]);
   if (frame.codec == kRawWireId) return identity_codec().decode(view, frame.body, values);
   Codec& codec = key.codec_of(side_.tier, Direction::down);
   if (frame.codec != codec.wire_id()) return Status::error("a value came in a format that was not agreed on");

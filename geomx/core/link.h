@@ -2,12 +2,15 @@
 // what is ready for a peer into one message, takes in what arrives and returns its credit. Lives on the node's
 // reactor. Doesn't know keys' values, rounds or membership: it moves frames between NodeIds.
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
 #include "counters.h"
+#include "flows.h"
 #include "policies.h"
 #include "reactor.h"
 #include "transport.h"
@@ -41,13 +44,22 @@ class Link {
   // Control: at once, beside the credit.
   void send(NodeId to, Frame frame);
   void send_to_peer(PeerId peer, Frame frame);  // before the other's NodeId is known
-  // Data of one part: by rank, within the credit; lossy channels leave without credit.
-  void send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel);
+  // Data of one part: by rank, within the credit. On lossy channels it leaves behind everything reliable, and what has
+  // then not left for wait_us is dropped here (0: it waits for ever).
+  void send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel, uint64_t wait_us = 0);
+  // Reliable, and behind the lossy frames that were given before it.
+  void send_trailing(NodeId to, Frame frame);
 
   // Memory for what is about to be sent to this node: where the transport shares memory with it, that memory.
   Bytes allocate(NodeId to, size_t size);
   bool is_idle() const;  // nothing queued, nothing unacknowledged
   uint64_t in_flight_bytes(NodeId to) const;
+  // visit(NodeId::packed() or kNobody, Flow) for all that was sent.
+  template <typename Visit>
+  void for_each_flow(Visit visit) const {
+    for (const auto& [node, peer] : peers_) peer.flows.for_each([&, n = node](const Flow& flow) { visit(n, flow); });
+    strangers_.for_each([&](const Flow& flow) { visit(kNobody, flow); });
+  }
   // For tests only: acknowledgements are not sent.
   void stop_acknowledging() { acknowledges_ = false; }
 
@@ -56,6 +68,7 @@ class Link {
     int64_t rank;
     uint64_t order;
     Frame frame;
+    uint64_t wait_us = 0, deadline_us = 0;
     // For heaps: whoever leaves later is less.
     bool operator<(const Queued& other) const { return rank != other.rank ? rank < other.rank : order > other.order; }
   };
@@ -65,13 +78,18 @@ class Link {
     bool is_connected = false;  // else what is sent waits until it is
     std::vector<Frame> urgent;  // acknowledgements and control
     Heap ranked;
-    std::map<uint8_t, Heap> lossy;                   // channel -> frames
+    std::map<uint8_t, Heap> lossy;    // channel -> frames
+    std::set<uint64_t> lossy_orders;  // of the frames in it
+    std::deque<Queued> trailing;
+    bool has_new_lossy = false;                      // some whose wait has not begun
+    uint64_t expiry_us = 0;                          // when frames that wait are looked at again
     std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
     uint64_t in_flight_bytes = 0;
     std::vector<uint64_t> to_ack;
     uint64_t to_ack_bytes = 0;
     bool is_ack_due = false;  // else it waits for something to ride along with
     bool is_dirty = false;
+    Flows flows;
   };
 
   void take(PeerId from, uint8_t channel, Message message);
@@ -81,9 +99,17 @@ class Link {
   void mark(uint32_t node, Peer& peer);
   void pump();
   void pump_peer(Peer& peer);
+  void pump_ranked(Peer& peer, std::vector<Frame> bundle);
+  void pump_lossy(Peer& peer);
+  void pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_bytes);
+  void pump_trailing(Peer& peer);
+  void start_waits(Peer& peer);
+  void drop_expired(Peer& peer);
+  void watch_expiry(uint32_t node, Peer& peer);
+  Frame pop_lossy(Peer& peer, Heap& heap);
   void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
   static Frame pop(Heap& heap);
-  void count(uint8_t account, uint64_t bytes);
+  void count(Peer& peer, const Flow& flow);
   void refuse(const std::string& why);
   NodeId node_at(PeerId peer) const;
 
@@ -102,6 +128,7 @@ class Link {
   std::unordered_map<uint32_t, Peer> peers_;      // NodeId -> queue
   std::unordered_map<PeerId, uint32_t> node_of_;  // connection -> NodeId
   std::vector<uint32_t> dirty_;
+  Flows strangers_;  // to connections whose node wasn't known
 };
 
 }  // namespace geomx

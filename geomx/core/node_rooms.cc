@@ -1,4 +1,6 @@
 // Node: its rooms, once everybody is known, and which frame goes to which.
+#include <cmath>
+
 #include "dispatch.h"
 #include "identity_codec.h"
 #include "node.h"
@@ -26,6 +28,49 @@ void Node::make_side(End& end) {
                           uint32_t(roster.servers.size()), num_members, contributor,
                           [this](const std::string& why) { fail(name_ + ": " + why); }});
   end.link->set_credit(end.policies.scheduler->credit_bytes());
+  if (end.tier != Tier::wan) return;
+  if (Status status = make_transport_policy(end); !status.ok()) fail(name_ + ": " + status.message());
+}
+
+Status Node::make_transport_policy(End& end) {
+  TransportChoice choice;
+  Status status;
+  if (hooks_.transport) status = hooks_.transport(&choice);
+  if (!status.ok() || choice.name.empty()) return status;
+  status = codecs_.make_transport(choice.name, choice.params, &end.policies.transport);
+  if (!status.ok() || end.policies.transport->channels().count == 0) return status;
+  const Status opened = end.transport->open_channels(end.policies.transport->channels());
+  if (!opened.ok())
+    hooks_.log(kWarning, name_ + ": no lossy channels, so droppable parts take the stream: " + opened.message());
+  return {};
+}
+
+// In a flat topology a worker sends for itself; else its party's server does.
+void Node::report(const std::string& what, double value) {
+  if (is_over_ || !is_ready_) return;
+  End& end = first_end();
+  if (end.tier == Tier::wan) return end.policies.transport->on_metric(what, value);
+  Frame frame(FrameKind::report);
+  frame.body = Writer().text(what).f64(value).finish();
+  for (const RosterEntry& entry : end.membership->roster().servers) end.link->send(entry.id, frame);
+}
+
+// The mean over the party's workers of what each said last.
+void Node::take_report(const End& end, NodeId from, const Frame& frame) {
+  Reader in(frame.body);
+  const std::string what = in.text(256);
+  const double value = in.f64();
+  const End* wan = end_of(Tier::wan);
+  if (!in.done() || !std::isfinite(value) || end.tier != Tier::lan || from.role != Role::member || wan == nullptr ||
+      (reported_.size() >= 64 && reported_.count(what) == 0)) {
+    ++counters_.of(end.tier).refused_frames;
+    return;
+  }
+  std::map<uint32_t, double>& values = reported_[what];
+  values[from.rank] = value;
+  double sum = 0;
+  for (const auto& [rank, newest] : values) sum += newest;
+  wan->policies.transport->on_metric(what, sum / double(values.size()));
 }
 
 void Node::make_directory() {
@@ -142,6 +187,7 @@ void Node::on_frame(End& end, NodeId from, PeerId peer, Frame& frame) {
     ++counters_.of(end.tier).refused_frames;
     return;
   }
+  if (frame.kind == FrameKind::report) return take_report(end, from, frame);
   const bool is_leave = frame.kind == FrameKind::leave;
   if (directory_->take(end.tier, from, frame)) return;
   if (!dispatch(from, frame, end.client.get(), end.aggregator.get())) {
@@ -221,9 +267,37 @@ void Node::offer_to_plugins() {
   codecs_.set_hooks(std::move(hooks));
 }
 
+std::vector<Node::Item> Node::items() const {
+  std::vector<Item> out;
+  for (const auto& end : ends_) {
+    if (!end) continue;
+    end->link->for_each_flow([&](uint32_t node, const Flow& flow) {
+      const NodeId id{Role(node & 3), node >> 2};
+      const bool is_named = node != kNobody && (id.role == Role::scheduler || end->membership);
+      std::string to;
+      if (is_named) to = end->membership ? end->membership->roster().name_of(id) : "the scheduler";
+      out.push_back({end->tier, to, key_name(flow.key), flow});
+    });
+  }
+  return out;
+}
+
+std::string Node::key_name(uint32_t index) const {
+  const Key* key = index == kNoKey ? nullptr : keys_.find(index);
+  return key == nullptr ? "" : key->spec.name;
+}
+
 std::map<std::string, double> Node::metrics() const {
   const std::lock_guard<std::mutex> lock(metrics_mutex_);
   return metrics_;
+}
+
+std::map<std::string, double> Node::figures() const {
+  std::map<std::string, double> all;
+  for (const auto& end : ends_)
+    if (end)
+      for (const auto& [name, value] : end->transport->figures()) all[name] += value;
+  return all;
 }
 
 Status Node::choose_codecs(Key& key) {
@@ -234,20 +308,28 @@ Status Node::choose_codecs(Key& key) {
       if (hooks_.choose)
         status = hooks_.choose(key.spec.name, key.spec.length(), key.spec.dtype, tier, direction, &choice);
       if (status.ok()) key.codec[size_t(tier)][size_t(direction)] = codec(choice, &status);
-      // Weights come down where the servers have an optimizer: what carries gradients alone leaves them as they are.
-      if (status.ok() && direction == Direction::down && !key.codec_of(tier, direction).carries(answer()))
-        key.codec[size_t(tier)][size_t(direction)] = codec(CodecChoice(), &status);
+      if (status.ok() && direction == Direction::down) status = choose_content(key, tier);
       if (status.ok() && !key.codec_of(tier, direction).takes(key.spec.dtype))
         status = Status::error("codec " + choice.name + " does not take " + name_of(key.spec.dtype));
-      if (status.ok() && root_ && sync_.is_mixed && tier == Tier::wan && direction == Direction::down &&
-          key.codec_of(tier, direction).scope() != CodecScope::part)
-        status = Status::error("codec " + choice.name +
-                               " looks at whole tensors, which sync=mixed never has at one time "
-                               "on the way down; use another codec there, or sync=fsa");
       if (!status.ok()) return Status::error("key \"" + key.spec.name + "\": " + status.message());
     }
   }
   return {};
+}
+
+// Parameters come down where the servers have an optimizer: as they are, or as differences to what their receivers
+// have. What carries gradients alone is not used there.
+Status Node::choose_content(Key& key, Tier tier) {
+  Content& content = key.content[size_t(tier)][size_t(Direction::down)];
+  std::shared_ptr<Codec>& codec_down = key.codec[size_t(tier)][size_t(Direction::down)];
+  Status status;
+  content = answer();
+  if (codec_down->carries(content)) return status;
+  if (content == Content::parameter && codec_down->carries(Content::delta))
+    content = Content::delta;
+  else
+    codec_down = codec(CodecChoice(), &status);
+  return status;
 }
 
 // One instance for each name and parameters; what differs between keys is in the slots.

@@ -2,9 +2,9 @@
 #include "worker.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "identity_codec.h"
+#include "stopwatch.h"
 #include "sums.h"
 
 namespace geomx {
@@ -262,7 +262,6 @@ void Worker::take_value(const Frame& frame) {
 
 // Writes one part into the caller's array; true when it was the pull's last.
 bool Worker::fill(const Key& key, Pull& pull, const Frame& frame) {
-  const auto start = std::chrono::steady_clock::now();
   const PartSpec& part = key.parts[frame.part];
   const size_t width = size_of(key.spec.dtype);
   Bytes raw = frame.body;
@@ -272,15 +271,17 @@ bool Worker::fill(const Key& key, Pull& pull, const Frame& frame) {
       side_.fail("key \"" + key.spec.name + "\": " + status.message());
       return false;
     }
-    raw = to_raw(key.spec.dtype, values);
+    raw = std::move(values);
   }
+  KeyWork& work = side_.counters.of(side_.tier).of_key(frame.key);
+  const Stopwatch watch(&side_.counters.decode_s, &work.decode_s[size_t(Direction::down)]);
+  if (frame.codec != kRawWireId) raw = to_raw(key.spec.dtype, raw);
   if (raw.size() != part.length * width) {
     side_.fail("key \"" + key.spec.name + "\": expected a part of " + std::to_string(part.length * width) +
                " bytes but got " + std::to_string(raw.size()));
     return false;
   }
   if (!raw.empty()) std::memcpy(static_cast<uint8_t*>(pull.out.data) + part.offset * width, raw.data(), raw.size());
-  side_.counters.decode_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   pull.is_filled[frame.part] = true;
   if (--pull.parts_missing != 0) return false;
   pull.ticket->complete_one();

@@ -18,6 +18,7 @@ from geomx.api import Launcher
 from geomx.config import Config
 from geomx.control import Inbox, Message
 from geomx.errors import RunFailed
+from geomx.launch.accounts import Accounts
 from geomx.launch.blame import Blame
 from geomx.launch.cluster import WAN, Cluster, cluster
 from geomx.launch.ledger import Ledger
@@ -38,6 +39,7 @@ class Outcome:
     """What a run left, also a failed one."""
 
     ledger: Ledger
+    accounts: Accounts
     results: dict[str, dict[str, Any]] = field(default_factory=dict)  # worker -> what it returned
     nodes: list[dict[str, Any]] = field(default_factory=list)  # as in summary.json
     seconds: float = 0.0
@@ -62,7 +64,7 @@ class Job:
         self._said: dict[str, dict[str, dict[str, Any]]] = {}  # kind -> node -> body
         self._nodes: list[NodeSpec] = []
         self._workers: dict[str, str] = {}
-        self.outcome = Outcome(Ledger([]))
+        self.outcome = Outcome(Ledger([]), self._accounts())
 
     def run(self) -> None:
         """Returns when all nodes have finished; raises RunFailed with the sentence for the user. Whatever happens, no
@@ -92,6 +94,11 @@ class Job:
         self._workers = {n.name: n.title for n in self._nodes if n.role == "worker"}
         self._blame = Blame(self._nodes, self._waited_for)
         self.outcome.ledger = Ledger([n.name for n in self._nodes if n.role == "worker" and not n.observes])
+        self.outcome.accounts = self._accounts()
+
+    def _accounts(self) -> Accounts:
+        prices = self._config.ledger
+        return Accounts(self._nodes, prices.price_per_gb, prices.currency)
 
     def _conduct(self, planned: Cluster) -> None:
         join_s = self._config.timeouts.join_s + MARGIN_S
@@ -162,6 +169,8 @@ class Job:
             self._rows(ledger.step(node, body))
         elif message.kind == "counters":
             ledger.count(node, body)
+        elif message.kind == "ledger":
+            self.outcome.accounts.take(node, body["sent"], body["work"])
         elif message.kind == "note":
             log.log(int(body.get("level", logging.INFO)), "%s: %s", node, body.get("line", ""))
         elif message.kind == "failed":
@@ -205,8 +214,10 @@ class Job:
         try:
             self._processes.stop(self._config.launcher.stop_s)
             for message in self._inbox.receive(0.0):
-                if message.kind == "counters":
-                    self.outcome.ledger.count(message.sender, message.body)
+                if message.kind in ("counters", "ledger"):
+                    self._heard(message)
+            for node, counters in self.outcome.ledger.counters.items():
+                self.outcome.accounts.estimate(node, counters)
         finally:
             self._processes.kill()
             self.outcome.network |= self._launcher.told()

@@ -23,7 +23,7 @@ class Ledger:
         self._left: set[str] = set()
         self._open: dict[int, list[dict[str, float]]] = {}
         self._next = 1
-        self._counters: dict[str, dict[str, float]] = {}
+        self.counters: dict[str, dict[str, float]] = {}  # node -> its newest
         self._encoded_s = 0.0
         self.last: dict[str, float] = {}  # the newest complete row, with the newest accuracy
         self.totals = {"samples": 0.0, "compute": 0.0, "wait": 0.0}
@@ -50,7 +50,7 @@ class Ledger:
         return self._complete()
 
     def count(self, node: str, counters: dict[str, float]) -> None:
-        self._counters[node] = counters
+        self.counters[node] = counters
 
     def last_step(self, worker: str | None = None) -> int:
         """Of one worker, or the newest of all."""
@@ -62,7 +62,7 @@ class Ledger:
         return [w for w, s in training.items() if s > min(training.values())]
 
     def sum(self, counter: str) -> float:
-        return sum(c.get(counter, 0.0) for c in self._counters.values())
+        return sum(c.get(counter, 0.0) for c in self.counters.values())
 
     def traffic(self) -> dict[str, dict[str, int]]:
         """By tier, as in summary.json."""

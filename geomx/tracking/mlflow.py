@@ -61,6 +61,7 @@ class MlflowTracker(Tracker):
 
     def end(self, summary: Mapping[str, Any]) -> None:
         self._flush()
+        self._log_totals(summary.get("ledger") or {})
         if summary["error"]:
             self._client.set_tag(self._run_id, "geomx.error", str(summary["error"])[:LONGEST_VALUE])
         try:
@@ -106,8 +107,14 @@ class MlflowTracker(Tracker):
         for piece in _pieces(waiting, "metrics"):
             self._client.log_batch(self._run_id, metrics=piece)
 
+    def _log_totals(self, ledger: Mapping[str, Any]) -> None:
+        at_ms = int(time.time() * 1000)
+        totals = [_metric(f"ledger.{name}", value, at_ms, 0) for name, value in _numbers(ledger)]
+        for piece in _pieces(totals, "metrics"):
+            self._client.log_batch(self._run_id, metrics=piece)
+
     def _log_files(self) -> None:
-        for name in ("summary.json", "metrics.jsonl"):
+        for name in ("summary.json", "metrics.jsonl", "ledger.csv", "ledger_work.csv"):
             if (self._directory / name).exists():
                 self._client.log_artifact(self._run_id, str(self._directory / name))
         if (self._directory / "logs").is_dir():
@@ -167,6 +174,15 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         for piece, text in pieces.items():
             found[_unused(piece, found)] = text
     return found
+
+
+def _numbers(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """("wan.up.bytes", 12.0) for each number of a nested mapping."""
+    for name, value in nested.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{name}", float(value)
 
 
 def _unused(name: str, used: Mapping[str, Any]) -> str:

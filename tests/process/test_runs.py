@@ -8,8 +8,23 @@ from pathlib import Path
 import by_hand
 import pytest
 
+from geomx.launch.accounts import read
+
 LONG = ("framework=numpy", "task.epochs=500", "task.eval_every=0")
 LIMIT_S = 15  # from a death to the end of everything, with the default settings
+
+
+def check_ledger(ended):
+    """Its rows add up to what the sockets counted."""
+    rows, traffic = read(ended.directory / "ledger.csv"), ended.summary["traffic"]
+    for tier in ("wan", "lan"):
+        for direction in ("up", "down", "init"):
+            mine = [r for r in rows if (r["tier"], r["direction"]) == (tier, direction)]
+            assert sum(r["bytes"] for r in mine) == traffic[tier][f"{direction}_bytes"], (tier, direction)
+            if direction != "init":
+                assert sum(r["payload_bytes"] for r in mine) == traffic[tier][f"{direction}_payload_bytes"]
+    assert ended.summary["ledger"]["cost"] == pytest.approx(sum(r["bytes"] for r in rows if r["tier"] == "wan") * 9e-11)
+    return rows
 
 
 def pid_of(run, name):
@@ -42,6 +57,7 @@ def test_a_killed_node_ends_the_run_by_name(begin, name, title):
     assert error in ended.output.replace("\n", " ") or title in ended.output
     codes = {n["name"]: n["exit_code"] for n in ended.summary["nodes"]}
     assert 0 not in codes.values(), codes
+    check_ledger(ended)
 
 
 def test_a_frozen_worker_ends_the_run_after_death_s(begin):
@@ -76,7 +92,12 @@ def test_two_runs_at_once_and_a_third_on_a_taken_port(begin):
     assert ended.code == 1
     assert f":{port}" in ended.summary["error"]
     assert "address already in use by process" in ended.summary["error"]
-    assert [run.wait(40).code for run in runs] == [0, 0]
+    ended = [run.wait(40) for run in runs]
+    assert [e.code for e in ended] == [0, 0]
+    rows = check_ledger(ended[0])
+    links = {(r["sender"], r["receiver"]) for r in rows if r["direction"] == "up" and r["key"] == "fc0.weight"}
+    assert links == {("party0.worker0", "party0.server"), ("party0.worker1", "party0.server"),
+                     ("party0.server", "global_server0")}  # fmt: skip
 
 
 SCRIPT = """

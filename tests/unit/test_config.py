@@ -198,7 +198,7 @@ def test_only_parameters_that_count_travel():
         ),
         ({"seed": -1}, ConfigError, "config.seed: -1 given, allowed is a whole number at least 0"),
         ({"task": {"name": "digits", "batch_size": 0}}, ConfigError, "task.batch_size: 0 given"),
-        ({"task": {"name": "digitz"}}, ConfigError, "task=digitz is not installed; there are: cifar10, digits"),
+        ({"task": {"name": "digitz"}}, ConfigError, "task=digitz is not installed; there are: charlm, cifar10, digits"),
         ({"topology": {"name": "hips", "workers": 0}}, ConfigError, "topology.workers: 0 given"),
     ],
 )

@@ -66,6 +66,7 @@ class Node:
 
     def set_planner(self, plan): ...
     def set_policy(self, choose): ...
+    def set_transport(self, choose): ...
     def set_updater(self, make): ...
     def on_configure(self, apply): ...
     def on_log(self, log):
@@ -157,6 +158,11 @@ class Node:
 
     def counters(self):
         return {"wan.up_bytes": 100.0, "lan.up_bytes": 10.0, "encode_s": 0.5, "wan.messages": 2.0}
+
+    def ledger(self):
+        sent = [("wan", "the moon", "w", "up", "RAW", 1, 60, 0), ("wan", "the moon", "", "up", "", 2, 0, 40),
+                ("lan", "the moon", "w", "up", "RAW", 1, 10, 0)]  # fmt: skip
+        return {"counters": self.counters(), "sent": sent, "work": [("wan", "w", 0.5, 0.0, 0.0, 0.0, 0, 0)]}
 
 
 def block_for_ever():
