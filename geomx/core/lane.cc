@@ -90,6 +90,7 @@ void Lane::encode_group(const Key& key, State& state, const Waiting& group, std:
   const size_t first = out->size();
   if (codec.scope() != CodecScope::part) {
     const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
+    const TraceSpan span(side_.trace, side_.event(TraceKind::encode, direction_, key.spec.index, 0, group.round));
     PartView whole = key.whole(group.round, side_.tier, direction_);
     whole.offset = key.parts[group.values.begin()->first].offset;
     const Bytes values = contiguous(group.values);
@@ -123,6 +124,7 @@ bool Lane::encode(const Key& key, State& state, uint32_t part, uint32_t round, c
   Encoded encoded;
   {
     const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
+    const TraceSpan span(side_.trace, side_.event(TraceKind::encode, direction_, key.spec.index, part, round));
     if (Status status = codec.encode(*state.slot, view, values, &encoded.bytes); !status.ok()) {
       side_.fail("key \"" + key.spec.name + "\": " + status.message());
       return false;

@@ -73,7 +73,8 @@ void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel) {
   if (found == peers_.end()) return refuse("nothing is known of the node that a part is for");
   Peer& peer = found->second;
   Heap& heap = channel == 0 ? peer.ranked : peer.lossy[channel];
-  heap.push_back(Queued{rank, next_order_++, std::move(frame)});
+  const int64_t since_ns = is_traced(frame) ? Trace::now_ns() : 0;
+  heap.push_back(Queued{rank, next_order_++, std::move(frame), since_ns});
   std::push_heap(heap.begin(), heap.end());
   mark(to.packed(), peer);
 }
@@ -116,7 +117,7 @@ void Link::pump_peer(Peer& peer) {
   for (auto& [channel, frames] : peer.lossy) {
     while (!frames.empty()) {  // a datagram carries one part: what is lost together would be ranked together
       std::vector<Frame> one;
-      one.push_back(pop(frames));
+      one.push_back(pop(frames, peer));
       transmit(peer, channel, std::move(one), false);
     }
   }
@@ -142,18 +143,35 @@ void Link::pump_peer(Peer& peer) {
       bundle.clear();
       bytes = 0;
     }
-    bundle.push_back(pop(peer.ranked));
+    bundle.push_back(pop(peer.ranked, peer));
     bytes += size;
     carries_parts = true;
   }
   if (!bundle.empty()) transmit(peer, 0, std::move(bundle), carries_parts);
 }
 
-Frame Link::pop(Heap& heap) {
+Frame Link::pop(Heap& heap, const Peer& peer) {
   std::pop_heap(heap.begin(), heap.end());
   Frame frame = std::move(heap.back().frame);
+  const int64_t since_ns = heap.back().since_ns;
   heap.pop_back();
+  if (since_ns != 0) {
+    TraceEvent event = event_of(TraceKind::queue, frame, node_of_[peer.id]);
+    event.begin_ns = since_ns;
+    event.end_ns = Trace::now_ns();
+    trace_->add(event);
+  }
   return frame;
+}
+
+bool Link::is_traced(const Frame& frame) const {
+  const bool is_part = frame.kind == FrameKind::push || frame.kind == FrameKind::value;
+  return trace_ != nullptr && is_part && trace_->covers(frame.round);
+}
+
+TraceEvent Link::event_of(TraceKind kind, const Frame& frame, uint32_t node) const {
+  const Direction direction = frame.kind == FrameKind::push ? Direction::up : Direction::down;
+  return {kind, tier_, direction, node, frame.key, frame.part, frame.round, 0, 0};
 }
 
 // Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
@@ -221,6 +239,11 @@ void Link::take(PeerId from, uint8_t channel, Message message) {
     if (frame.kind == FrameKind::ack) {
       if (node != kNobody) take_acks(peers_[node], frame);
     } else {
+      if (is_traced(frame)) {
+        TraceEvent event = event_of(TraceKind::receive, frame, node);
+        event.begin_ns = event.end_ns = Trace::now_ns();
+        trace_->add(event);
+      }
       handler_(sender, from, std::move(frame));
     }
   }
