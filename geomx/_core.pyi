@@ -124,6 +124,10 @@ class Node:
     def set_updater(self, make: Callable[[str], Callable[[int, int, Any, Any], None]]) -> None:
         """make(spec) -> update(key, offset, gradient, weight): optimizers that the core lacks; weight changes in place.
         spec is what configure("optimizer", spec) carried. Only global servers ask."""
+    def set_transport(self, choose: Callable[[], Any]) -> None:
+        """choose() -> None, or what names a loaded transport and its parameters (`geomx.api.TransportChoice`); asked
+        once, when the run's settings are known."""
+
     def load_plugin(self, path: str) -> None:
         """A shared library with `geomx_plugin_v1`; its codecs can then be chosen by name."""
     def add_codec(self, name: str, make: Callable[[dict[str, Any]], Any]) -> None:

@@ -5,7 +5,7 @@ which points at a dataclass whose fields are the options (`option`). What the da
 the group:
 
     compression  the methods of `Compression`
-    transport    `lossy`: True if it may drop parts
+    transport    the methods of `Transport`; `lossy`: True if it may drop parts; `block_bytes`: wanted size of parts
     scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`
     topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
     launcher     `target`: "module:class", a `Launcher` that takes the dataclass
@@ -43,6 +43,7 @@ __all__ = [
     "Forbidden",
     "Launcher",
     "NativeCodec",
+    "NativePlugin",
     "PartInfo",
     "Placement",
     "Policy",
@@ -51,11 +52,16 @@ __all__ = [
     "RunInfo",
     "Shard",
     "Tracker",
+    "Transport",
+    "TransportChoice",
     "option",
 ]
 
 
 # --- compression ------------------------------------------------------------------------------------------------------
+
+
+WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,11 @@ class Compression:
 
     def policy(self) -> Policy:
         raise NotImplementedError
+
+    def bytes_per_element(self, name: str, length: int, dtype: str) -> float:
+        """What an element of this tensor takes on its way up between parties, about. Parts are cut by it where a
+        transport wants small ones."""
+        return WIDTHS.get(dtype, 4)
 
     def codecs(self) -> Sequence[NativeCodec | PythonCodec]:
         """The codecs that `policy` may name, besides "identity". Called on every node; may import what is heavy."""
@@ -160,12 +171,12 @@ class Codec:
         raise NotImplementedError
 
     def score(self, part: PartInfo, data: memoryview) -> float:
-        """How much an encoded part contributes: its mean absolute value, or anything comparable."""
+        """How much an encoded part weighs: the sum of its absolute values."""
         import numpy as np
 
         out: NDArray[Any] = np.empty(part.length, dtype=np.float64 if part.dtype == "float64" else np.float32)
         self.decode(part, data, out)
-        return float(np.abs(out).mean()) if part.length else 0.0
+        return float(np.abs(out).sum())
 
     def merge(self, part: PartInfo, pieces: Sequence[memoryview]) -> bytes:
         """The sum of encoded parts, encoded, exactly; for relays."""
@@ -176,6 +187,38 @@ class Codec:
 
     def load_slot(self, slot: Any, data: bytes) -> None:
         """Takes what save_slot gave."""
+
+
+# --- transport --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NativePlugin:
+    """A shared library that exports `geomx_plugin_v1` (geomx/plugin.h) and adds a transport by name."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class TransportChoice:
+    """A native transport by name and its parameters, numbers and words."""
+
+    name: str
+    params: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+class Transport:
+    """Base of the options of a transport plugin. It serves between parties; inside one everything is reliable."""
+
+    lossy: ClassVar[bool] = False
+
+    def choice(self) -> TransportChoice | None:
+        """None: the core's plain one."""
+        return None
+
+    def libraries(self) -> Sequence[NativePlugin]:
+        """What adds the transport that `choice` names. Called on every node."""
+        return ()
 
 
 # --- placement --------------------------------------------------------------------------------------------------------

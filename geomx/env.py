@@ -100,6 +100,7 @@ _VARIABLES: dict[str, _Kind] = {
     "DMLC_K_MIN": _SHARE,
     "ADAPTIVE_K_FLAG": _FLAG,
     "DGT_CONTRIBUTION_ALPHA": _number("from 0 and below 1", lambda v: 0 <= v < 1),
+    "DGT_CONTRI_ALPHA": _number("from 0 and below 1", lambda v: 0 <= v < 1),
     "DGT_BLOCK_SIZE": _whole(4),
     "DGT_INFO": _FLAG,
     "ENABLE_INTER_TS": _FLAG,
@@ -142,6 +143,7 @@ _OPTIONS = {
     "DMLC_K": "transport.k",
     "DMLC_K_MIN": "transport.k_min",
     "ADAPTIVE_K_FLAG": "transport.adaptive_k",
+    "DGT_CONTRI_ALPHA": "transport.alpha",  # as the technique's own repository calls it
     "DGT_CONTRIBUTION_ALPHA": "transport.alpha",
     "DGT_BLOCK_SIZE": "transport.block_bytes",
     "MAX_GREED_RATE_TS": "scheduler.tsengine.greed",
@@ -319,7 +321,7 @@ def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str,
     if protocol := given.get("ENABLE_DGT"):
         _need_plugin("ENABLE_DGT", "transport", "dgt", installed)
         found["transport"] = {"name": "dgt"}
-        found["transport.protocol"] = _DGT_PROTOCOLS[protocol]
+        found["transport.mode"] = _DGT_PROTOCOLS[protocol]
     schedulers = {}
     if given.get("ENABLE_P3"):
         _need_plugin("ENABLE_P3", "scheduler", "p3", installed)

@@ -29,6 +29,7 @@ from geomx.lifeline import end_on_interrupt, end_with_pipe
 from geomx.plan import Planner
 from geomx.plugins import imported
 from geomx.spec import DomainSpec, NodeSpec, from_json
+from geomx.transports import Transports
 from geomx.wan.plan import resolve
 from geomx.wan.shaper import shape
 
@@ -96,14 +97,17 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
         first, last = config.trace.rounds
         node.trace(first, last, config.trace.max_spans)
     codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
+    transports = Transports(node, config.transport)
 
     def configured(what: str, value: str) -> None:
         now = agreed.take(what, value)
         codecs.use(now.compression)
+        transports.use(now.transport)
         planner.use(now)
 
     node.set_planner(planner)
     node.set_policy(_policy(codecs))
+    node.set_transport(transports.choose)
     node.on_configure(configured)
     reporter = reporter or Reporter(spec)
     node.on_log(_teller(reporter))

@@ -34,7 +34,7 @@ class Planner:
         """For keys that are declared from now on."""
         self._options = config.topology
         self._place: Placement = imported(config.topology.placement, "topology")
-        self._part_length = part_length(config)
+        self._config = config
 
     def shards(self, name: str, length: int, num_servers: int) -> list[Shard]:
         """Raises ConfigError where a placement plugin's shards don't cover the tensor exactly once."""
@@ -49,11 +49,23 @@ class Planner:
         from geomx import _core
 
         found = self.shards(name, math.prod(shape), num_servers)
-        return _core.Plan([_core.Shard(s.server, s.offset, s.length) for s in found], self._part_length)
+        cut = part_length(self._config, name, math.prod(shape), dtype)
+        return _core.Plan([_core.Shard(s.server, s.offset, s.length) for s in found], cut)
 
 
-def part_length(config: Config) -> int:
-    """Elements of a part at most, 0: not cut. The scheduler's plugin says; without one, the built-in's default."""
+def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "float32") -> int:
+    """Elements of a part of this tensor at most, 0: not cut. The scheduler's plugin says; without one, the built-in's
+    default. A transport that ranks or loses parts one by one may want shorter ones: so many that they take about its
+    block_bytes on the wire."""
+    wanted = _scheduled(config)
+    if not (block := getattr(config.transport, "block_bytes", 0)):
+        return wanted
+    width = config.compression.bytes_per_element(name, length, dtype)
+    fitting = max(1, int(block / max(width, 1e-6)))
+    return min(fitting, wanted) if wanted else fitting
+
+
+def _scheduled(config: Config) -> int:
     from geomx.config.techniques import Fifo
 
     for options in config.scheduler.values():

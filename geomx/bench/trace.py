@@ -1,14 +1,16 @@
 """trace: what a timeline of every round costs, against the same rounds without one, in turns A-B-A-B.
 
-A party of two workers over its local server and a global server, a process each, without a shaped network: nothing hides
-the cost. ours is with `trace.rounds` over all rounds, theirs without. tracing_cost: a model of 5 M float32 in 20 tensors;
-tracing_cost_small: 2,000 tensors of 256, where a span costs most beside what it describes.
+A party of two workers over its local server and a global server, a process each, without a shaped network: nothing
+hides the cost. ours is with `trace.rounds` over all rounds, theirs without. tracing_cost: a model of 5 M float32 in 20
+tensors; tracing_cost_small: 2,000 tensors of 256, where a span costs most beside what it describes.
 """
 
 import contextlib
 import dataclasses
 import statistics
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from geomx.bench import Case
 from geomx.bench.peers import WORKERS, Peer, Side, free_port
@@ -54,7 +56,7 @@ def _race(traced: Side, plain: Side, sent: str, rounds: int, turns: int) -> Case
 class TwoTiers(Side):
     """One party and the global server. given: the config's `trace`."""
 
-    def __init__(self, given: dict[str, object]) -> None:
+    def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__()
         topology = {"name": "hips", "parties": 1, "workers": WORKERS}
         sums = {"name": "fsa", "optimizer": {"where": "worker"}}
@@ -72,7 +74,8 @@ def _listening(node: NodeSpec, domain: str, port: int) -> NodeSpec:
     given = node.wan if domain == WAN else node.lan
     assert given is not None
     there = dataclasses.replace(given, scheduler_port=port)
-    return dataclasses.replace(node, port=port, **{"wan" if domain == WAN else "lan": there})
+    moved = dataclasses.replace(node, port=port)
+    return dataclasses.replace(moved, wan=there) if domain == WAN else dataclasses.replace(moved, lan=there)
 
 
 def _peer(node: NodeSpec) -> Peer:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from geomx.api import CodecChoice, Compression, Policy
+from geomx.api import CodecChoice, Compression, Policy, Transport
 from geomx.options import option
 
 
@@ -23,7 +23,7 @@ class NoCompression(Compression):
 
 
 @dataclass
-class Zmq:
+class Zmq(Transport):
     """transport=zmq: reliable, in order, over TCP; shared memory between nodes of one host."""
 
     local: bool = option(True, "shared memory between nodes of one host; false: TCP for them too", scope="node")

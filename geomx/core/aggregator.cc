@@ -6,6 +6,11 @@
 #include "sums.h"
 
 namespace geomx {
+namespace {
+
+constexpr uint64_t kMaxWaitUs = 60'000'000;  // for droppable parts, whatever their sender says
+
+}  // namespace
 
 Aggregator::Aggregator(Side& side, uint32_t num_contributors, MemberSet observers, uint32_t own_server, SyncPolicy sync,
                        Upstream& upstream)
@@ -102,25 +107,32 @@ void Aggregator::add_in(const Key& key, Line& line, const Frame& frame) {
 
 bool Aggregator::add_bytes(const Key& key, Line& line, const Frame& frame) {
   const PartView view = key.view(frame.part, frame.round, side_.tier, Direction::up);
-  Codec& codec = key.codec_of(side_.tier, Direction::up);
+  Codec* const codec = codec_of(key, frame.codec);
   KeyWork& work = side_.counters.of(side_.tier).of_key(frame.key);
   const Stopwatch watch(&side_.counters.decode_s, &work.decode_s[size_t(Direction::up)]);
   Status status;
-  if (frame.codec != codec.wire_id()) {
+  if (codec == nullptr) {
     status = Status::error("a contribution came in a format that was not agreed on");
   } else if (line.in.empty() && line.sum.empty()) {
-    status = codec.decode(view, frame.body, &line.sum);
+    status = codec->decode(view, frame.body, &line.sum);
   } else {
-    status = accumulate(key, line, view, frame);
+    status = accumulate(*codec, line, view, frame);
   }
   if (status.ok()) return true;
   side_.fail("key \"" + key.spec.name + "\": " + status.message());
   return false;
 }
 
+// The key's own, or the one that the transport may use instead of it.
+Codec* Aggregator::codec_of(const Key& key, uint32_t wire_id) const {
+  Codec& own = key.codec_of(side_.tier, Direction::up);
+  Codec* const coarse = side_.policies.transport->coarse();
+  if (wire_id == own.wire_id()) return &own;
+  return coarse != nullptr && wire_id == coarse->wire_id() ? coarse : nullptr;
+}
+
 // In place, or, where the first contribution's memory is not ours to write to, into memory that the sum can leave from.
-Status Aggregator::accumulate(const Key& key, Line& line, const PartView& view, const Frame& frame) {
-  Codec& codec = key.codec_of(side_.tier, Direction::up);
+Status Aggregator::accumulate(Codec& codec, Line& line, const PartView& view, const Frame& frame) {
   if (line.sum.is_unique()) return codec.accumulate(view, frame.body, line.sum.writable());
   Bytes sum = upstream_.allocate(view.key, view.part, line.sum.size());
   const Status status = codec.add(view, frame.body, line.sum, sum.writable());
@@ -139,10 +151,10 @@ void Aggregator::take_end(NodeId from, const Frame& frame) {
   if (state.ends[frame.round].count(sender)) return;
   Ended ended;
   Reader in(frame.body);
+  const uint64_t wait_us = std::min(in.varint(), kMaxWaitUs);
   const uint64_t count = in.varint();
   for (uint64_t i = 0; i < count && in.ok(); ++i)
     ended.droppable_parts.insert(std::min(in.varint32(), uint32_t(key->parts.size())));
-  const uint64_t wait_us = side_.policies.transport->deadline_us();
   ended.deadline_us = side_.reactor.now_us() + wait_us;
   state.ends[frame.round].emplace(sender, std::move(ended));
   const uint32_t index = frame.key, line = line_of(sender), round = frame.round;
@@ -226,6 +238,7 @@ void Aggregator::close(uint32_t index, uint32_t part, uint32_t line_index) {
   line.is_closed = true;
   trace_open(index, part, line);
   line.owed = expected(index, line_index, line.open) | line.in;
+  side_.counters.of(side_.tier).missing_parts += line.owed.count() - line.in.count();
   Frame frame(FrameKind::push, index, part, line.open);
   frame.codec = key.codec_of(side_.tier, Direction::up).wire_id();
   MemberSet in = std::move(line.in);

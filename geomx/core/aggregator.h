@@ -126,7 +126,8 @@ class Aggregator {
   void refuse_overlap(const Frame& frame, const Line& line);
   void add_in(const Key& key, Line& line, const Frame& frame);
   bool add_bytes(const Key& key, Line& line, const Frame& frame);
-  Status accumulate(const Key& key, Line& line, const PartView& view, const Frame& frame);
+  Codec* codec_of(const Key& key, uint32_t wire_id) const;
+  Status accumulate(Codec& codec, Line& line, const PartView& view, const Frame& frame);
   void judge(uint32_t key, uint32_t part, uint32_t line);
   void judge_all(uint32_t key);
   void judge_droppable(uint32_t key, uint32_t line, uint32_t round);

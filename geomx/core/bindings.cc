@@ -319,7 +319,9 @@ class PyNode {
                     const std::string& dtype, int priority, nb::object done) {
     submit_address("pull", name, address, shape, dtype, priority, std::move(done));
   }
-  void report(const std::string&, double) {}
+  void report(const std::string& what, double value) {
+    handle_->post([this, what, value] { handle_->ask<int>([&](Node& node) { return node.report(what, value), 0; }); });
+  }
 
   void fail(const std::string& message) {
     const nb::gil_scoped_release nogil;
@@ -391,8 +393,13 @@ class PyNode {
       out[prefix + "control_bytes"] = double(t.control_bytes);
       out[prefix + "messages"] = double(t.messages);
       out[prefix + "dropped_parts"] = double(t.dropped_parts);
+      out[prefix + "missing_parts"] = double(t.missing_parts);
+      out[prefix + "sent_mass"] = t.sent_mass;
+      out[prefix + "returned_mass"] = t.returned_mass;
       out["refused_frames"] += double(t.refused_frames);
     }
+    for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.figures(); }))
+      out[name] += value;
     for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.metrics(); }))
       out[name] += value;
     return out;
@@ -571,6 +578,16 @@ class PyNode {
           sync->staleness = nb::cast<uint32_t>(given["staleness"]);
         else if (sync->is_mixed)
           sync->staleness = kDefaultStaleness;
+      });
+    };
+    hooks.transport = [this](TransportChoice* choice) {
+      return guarded("the transport", [&] {
+        nb::object function = hook("transport");
+        if (!function.is_valid()) return;
+        nb::object made = function();
+        if (made.is_none()) return;
+        choice->name = nb::cast<std::string>(made.attr("name"));
+        choice->params = params_of(made.attr("params"));
       });
     };
     hooks.log = [this](int level, const std::string& line) {
@@ -953,6 +970,7 @@ NB_MODULE(_core, m) {
       .def("on_configure", [](PyNode& self, nb::object f) { self.set_hook("on_configure", f); })
       .def("on_log", [](PyNode& self, nb::object f) { self.set_hook("log", f); })
       .def("set_updater", [](PyNode& self, nb::object f) { self.set_hook("updater", f); })
+      .def("set_transport", [](PyNode& self, nb::object f) { self.set_hook("transport", f); })
       .def("shape_wan", &PyNode::shape_wan, "shape"_a)
       .def("load_plugin", &PyNode::load_plugin)
       .def("add_codec", &PyNode::add_codec)

@@ -64,12 +64,14 @@ void Client::send(const Encoded& encoded) {
     watch(encoded.key, encoded.part, encoded.round);
     relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
   } else {
-    side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
+    const uint64_t wait_us = encoded.service.is_droppable ? side_.policies.transport->wait_us() : 0;
+    side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel, wait_us);
   }
   if (side_.policies.transport->is_lossy()) note_sent(encoded, to);
 }
 
-// The end mark follows the last part of a shard's round and lists those that the round may close without.
+// The end mark follows the last part of a shard's round. It says how long the round may wait for those that are missing
+// then, and lists those that it may close without.
 void Client::note_sent(const Encoded& encoded, uint32_t to) {
   State& state = state_of(encoded.key);
   uint32_t& unsent = state.unsent[to];
@@ -79,12 +81,12 @@ void Client::note_sent(const Encoded& encoded, uint32_t to) {
   if (encoded.service.is_droppable) state.droppable[to].push_back(encoded.part);
   if (--unsent != 0) return;
   Writer body;
-  body.varint(state.droppable[to].size());
+  body.varint(side_.policies.transport->deadline_us()).varint(state.droppable[to].size());
   for (uint32_t part : state.droppable[to]) body.varint(part);
   state.droppable[to].clear();
   Frame end(FrameKind::end, encoded.key, 0, encoded.round);
   end.body = body.finish();
-  side_.link.send_ranked(server(to), std::move(end), encoded.rank, 0);
+  side_.link.send_trailing(server(to), std::move(end));
 }
 
 // An overlay may swallow a contribution or its answer: after a while the root is asked, less and less often.
@@ -143,7 +145,7 @@ void Client::take_value(Frame frame) {
     const bool applied = frame.has(kEveryone) || frame.contributors.contains(side_.contributor);
     if (!applied) {
       ++side_.counters.of(side_.tier).of_key(frame.key).returned_parts;
-      if (gives_back_) lane_.give_back(frame.key, frame.part, frame.round, part.kept.body);
+      if (gives_back_) lane_.give_back(part.kept);
     }
     part.kept = Frame();
   }

@@ -88,6 +88,9 @@ class Codec {
   virtual Status load_slot(Slot&, const Bytes& in) = 0;
 };
 
+class CodecRegistry;
+class TransportPolicy;
+using TransportMaker = std::function<Status(const Params&, const CodecRegistry&, std::unique_ptr<TransportPolicy>*)>;
 using CodecMaker = std::function<Status(const Params&, std::unique_ptr<Codec>*)>;
 
 // What plugins may ask of the node that loads them. All may be empty; metrics are counted from any thread.
@@ -100,19 +103,22 @@ struct PluginHooks {
   Content answer = Content::gradient;  // what comes down: sums, or what an updater makes of them
 };
 
-// Names -> makers of one node. Holds "identity" from the start.
+// Names -> makers of one node, of codecs and of whatever else plugins bring. Holds "identity" from the start.
 class CodecRegistry {
  public:
   explicit CodecRegistry(PluginHooks hooks = {});
+  ~CodecRegistry();
   // For what is known later than the registry is made; codecs that exist already see it too.
   void set_hooks(PluginHooks hooks) { *hooks_ = std::move(hooks); }
   Status add(const std::string& name, CodecMaker maker);
   // A shared library with geomx_plugin_v1 (plugin_host.cc).
   Status load(const std::string& path);
   Status make(const std::string& name, const Params& params, std::unique_ptr<Codec>* out) const;
+  Status make_transport(const std::string& name, const Params& params, std::unique_ptr<TransportPolicy>* out) const;
 
  private:
   std::map<std::string, CodecMaker> makers_;
+  std::map<std::string, TransportMaker> transports_;
   std::shared_ptr<PluginHooks> hooks_;
 };
 

@@ -2,6 +2,7 @@
 // bindings add others.
 #include "identity_codec.h"
 #include "plugin_host.h"
+#include "policies.h"
 
 namespace geomx {
 
@@ -21,10 +22,14 @@ Status CodecRegistry::add(const std::string& name, CodecMaker maker) {
 }
 
 Status CodecRegistry::load(const std::string& path) {
-  std::map<std::string, CodecMaker> found;
+  Offers found;
   Status status = load_plugin(path, hooks_, &found);
-  for (auto& [name, maker] : found) {
+  for (auto& [name, maker] : found.codecs) {
     if (status.ok()) status = add(name, std::move(maker));
+  }
+  for (auto& [name, maker] : found.transports) {
+    if (status.ok() && !transports_.emplace(name, std::move(maker)).second)
+      status = Status::error("a transport named " + name + " is there already: two plugins offer it; keep one");
   }
   return status;
 }
@@ -39,5 +44,15 @@ Status CodecRegistry::make(const std::string& name, const Params& params, std::u
   const Status status = found->second(params, out);
   return status.ok() ? status : Status::error("codec " + name + ": " + status.message());
 }
+
+Status CodecRegistry::make_transport(const std::string& name, const Params& params,
+                                     std::unique_ptr<TransportPolicy>* out) const {
+  const auto found = transports_.find(name);
+  if (found == transports_.end()) return Status::error("no transport named " + name + " was loaded");
+  const Status status = found->second(params, *this, out);
+  return status.ok() ? status : Status::error("transport " + name + ": " + status.message());
+}
+
+CodecRegistry::~CodecRegistry() = default;
 
 }  // namespace geomx

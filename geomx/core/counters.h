@@ -12,7 +12,7 @@ namespace geomx {
 // What was done for one key in one tier; seconds by direction.
 struct KeyWork {
   double encode_s[2] = {0, 0}, decode_s[2] = {0, 0};
-  uint64_t dropped_parts = 0;   // came here and were not applied: late or double
+  uint64_t dropped_parts = 0;   // late or double when they came, or too late to leave
   uint64_t returned_parts = 0;  // left here and were not applied: what they carried went back into a residual
 };
 
@@ -23,9 +23,11 @@ struct TierCounters {
   uint64_t init_bytes = 0;     // frames that carry, answer or ask for initial values
   uint64_t control_bytes = 0;  // everything that belongs to no tensor
   uint64_t messages = 0;
-  uint64_t dropped_parts = 0;   // late, double, or lost on the way: not applied
-  uint64_t refused_frames = 0;  // malformed, unknown or from strangers
-  std::vector<KeyWork> keys;    // by a known key's number; may be shorter than there are keys
+  uint64_t dropped_parts = 0;               // late, double, or too late to leave: not applied
+  uint64_t missing_parts = 0;               // contributions that rounds closed without
+  double sent_mass = 0, returned_mass = 0;  // magnitudes of droppable rounds' contributions; of those not applied
+  uint64_t refused_frames = 0;              // malformed, unknown or from strangers
+  std::vector<KeyWork> keys;                // by a known key's number; may be shorter than there are keys
 
   KeyWork& of_key(uint32_t key) {
     if (key >= keys.size()) keys.resize(size_t(key) + 1);

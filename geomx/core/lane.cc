@@ -1,6 +1,8 @@
 // Lane: see lane.h.
 #include "lane.h"
 
+#include <cmath>
+
 #include "stopwatch.h"
 #include "sums.h"
 
@@ -38,8 +40,7 @@ Lane::Lane(Side& side, Direction direction, uint32_t own_server)
 
 // Parts that must be looked at together: of a tensor for a codec that wants it whole, else of a shard.
 bool Lane::gathers(const Key& key) const {
-  const bool classes = direction_ == Direction::up && side_.policies.transport->is_lossy();
-  return classes || key.codec_of(side_.tier, direction_).scope() != CodecScope::part;
+  return classifies() || key.codec_of(side_.tier, direction_).scope() != CodecScope::part;
 }
 
 uint32_t Lane::group_of(const Key& key, uint32_t part) const {
@@ -99,18 +100,54 @@ void Lane::encode_group(const Key& key, State& state, const Waiting& group, std:
   }
   for (const auto& [part, entry] : group.values)
     if (!encode(key, state, part, group.round, entry.first, entry.second, out)) return;
-  if (direction_ != Direction::up || !side_.policies.transport->is_lossy()) return;
-  std::vector<PartView> views;
-  std::vector<double> scores;
-  for (size_t i = first; i < out->size(); ++i) {
-    views.push_back(key.view((*out)[i].part, group.round, side_.tier, direction_));
-    double score = 0;
-    if (Status status = codec.score(views.back(), (*out)[i].bytes, &score); !status.ok())
-      return side_.fail(status.message());
-    scores.push_back(score);
+  if (!classifies()) return;
+  if (Status status = classify(key, state, out, first); !status.ok())
+    side_.fail("key \"" + key.spec.name + "\": " + status.message());
+}
+
+// The parts of each server against each other: rounds close shard by shard.
+Status Lane::classify(const Key& key, State& state, std::vector<Encoded>* out, size_t first) {
+  std::map<uint32_t, std::vector<size_t>> shards;
+  for (size_t i = first; i < out->size(); ++i) shards[side_.server_of(key, (*out)[i].part)].push_back(i);
+  TierCounters& counters = side_.counters.of(side_.tier);
+  for (const auto& [server, members] : shards) {
+    std::vector<PartView> views;
+    std::vector<double> scores;
+    for (size_t i : members) {
+      views.push_back(key.view((*out)[i].part, (*out)[i].round, side_.tier, direction_));
+      scores.push_back(0);
+      Codec& codec = key.codec_of(side_.tier, direction_);
+      if (Status status = codec.score(views.back(), (*out)[i].bytes, &scores.back()); !status.ok()) return status;
+      if (std::isfinite(scores.back())) counters.sent_mass += scores.back();
+    }
+    const std::vector<PartClass> classes = side_.policies.transport->classify(views, scores);
+    for (size_t i = 0; i < members.size(); ++i) {
+      Encoded& encoded = (*out)[members[i]];
+      encoded.service = classes[i];
+      if (!classes[i].is_coarse) continue;
+      if (Status status = coarsen(key, state, &encoded); !status.ok()) return status;
+    }
   }
-  const std::vector<PartClass> classes = side_.policies.transport->classify(views, scores);
-  for (size_t i = first; i < out->size(); ++i) (*out)[i].service = classes[i - first];
+  return {};
+}
+
+// In the transport's coarse codec, where that is smaller. What it loses goes into the next round.
+Status Lane::coarsen(const Key& key, State& state, Encoded* encoded) {
+  Codec* coarse = side_.policies.transport->coarse();
+  if (coarse == nullptr || !coarse->takes(key.spec.dtype) || sum_type(key.spec.dtype) != DType::f32) return {};
+  const PartView view = key.view(encoded->part, encoded->round, side_.tier, direction_);
+  if (encoded->bytes.size() <= coarse->max_encoded_size(view)) return {};
+  Bytes values, rounded, bytes;
+  Status status = key.codec_of(side_.tier, direction_).decode(view, encoded->bytes, &values);
+  const std::unique_ptr<Slot> slot = coarse->open_slot(view);
+  if (status.ok()) status = coarse->encode(*slot, view, values, &bytes);
+  if (status.ok()) status = coarse->decode(view, bytes, &rounded);
+  if (!status.ok()) return status;
+  float* const left = reinterpret_cast<float*>(residual_of(state, key, encoded->part).writable());
+  for (uint64_t i = 0; i < view.length; ++i) left[i] += values.as<float>()[i] - rounded.as<float>()[i];
+  encoded->bytes = std::move(bytes);
+  encoded->codec = coarse->wire_id();
+  return {};
 }
 
 double* Lane::encode_seconds(const Key& key) const {
@@ -148,19 +185,26 @@ Bytes Lane::with_residual(State& state, const Key& key, uint32_t part, Bytes val
   return sum;
 }
 
-void Lane::give_back(uint32_t index, uint32_t part, uint32_t round, const Bytes& encoded) {
-  const Key& key = *side_.keys.find(index);
+Bytes& Lane::residual_of(State& state, const Key& key, uint32_t part) {
+  Bytes& residual = state.residuals[part];
+  if (residual.empty()) residual = zeros(key.sum_bytes(part));
+  return residual;
+}
+
+void Lane::give_back(const Frame& lost) {
+  const Key& key = *side_.keys.find(lost.key);
   State& state = state_of(key);
-  Codec& codec = key.codec_of(side_.tier, direction_);
-  const PartView view = key.view(part, round, side_.tier, direction_);
-  Status status;
-  if (codec.keeps_residual()) {
-    status = codec.give_back(*state.slot, view, encoded);
-  } else {
-    Bytes& residual = state.residuals[part];
-    if (residual.empty()) residual = zeros(key.sum_bytes(part));
-    status = codec.accumulate(view, encoded, residual.writable());
-  }
+  Codec& own = key.codec_of(side_.tier, direction_);
+  Codec* const coarse = side_.policies.transport->coarse();
+  Codec& codec = coarse != nullptr && lost.codec == coarse->wire_id() ? *coarse : own;
+  const PartView view = key.view(lost.part, lost.round, side_.tier, direction_);
+  double mass = 0;
+  Status status = codec.score(view, lost.body, &mass);
+  if (status.ok() && std::isfinite(mass)) side_.counters.of(side_.tier).returned_mass += mass;
+  if (status.ok() && codec.keeps_residual())
+    status = codec.give_back(*state.slot, view, lost.body);
+  else if (status.ok())
+    status = codec.accumulate(view, lost.body, residual_of(state, key, lost.part).writable());
   if (!status.ok()) side_.fail("key \"" + key.spec.name + "\": " + status.message());
 }
 

@@ -26,8 +26,8 @@ class Lane {
 
   // One part's values for a round, in sum_type; parts that can leave now are appended to `out`.
   void offer(uint32_t key, uint32_t part, uint32_t round, Bytes values, int priority, std::vector<Encoded>* out);
-  // An encoded part that was not applied: its mass must not be lost.
-  void give_back(uint32_t key, uint32_t part, uint32_t round, const Bytes& encoded);
+  // A contribution that was not applied: its mass must not be lost.
+  void give_back(const Frame& contribution);
   // For tests: what stayed here of a part, in sum_type; empty if nothing.
   Bytes residual(uint32_t key, uint32_t part) const;
   Slot* slot(uint32_t key);
@@ -50,6 +50,10 @@ class Lane {
   double* encode_seconds(const Key& key) const;
   Bytes with_residual(State& state, const Key& key, uint32_t part, Bytes values);
   void encode_group(const Key& key, State& state, const Waiting& group, std::vector<Encoded>* out);
+  Status classify(const Key& key, State& state, std::vector<Encoded>* out, size_t first);
+  Status coarsen(const Key& key, State& state, Encoded* encoded);
+  Bytes& residual_of(State& state, const Key& key, uint32_t part);
+  bool classifies() const { return direction_ == Direction::up && side_.policies.transport->classifies(); }
   bool encode(const Key& key, State& state, uint32_t part, uint32_t round, const Bytes& values, int priority,
               std::vector<Encoded>* out);
 

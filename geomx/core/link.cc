@@ -7,8 +7,11 @@ namespace geomx {
 namespace {
 
 constexpr size_t kBundleBytes = 64 * 1024;  // small frames to one peer leave together up to this
-constexpr uint64_t kAckBytes = 64 * 1024;   // received without an acknowledgement at most,
-constexpr uint64_t kAckDelayUs = 5000;      // and for this long
+// Droppable frames on a stream: what is beyond this would wait in the kernel, where nothing overtakes or drops it.
+constexpr uint64_t kStreamLossyBytes = 256 * 1024;
+constexpr size_t kMessageHeader = 24;      // of a message with one frame, at most
+constexpr uint64_t kAckBytes = 64 * 1024;  // received without an acknowledgement at most,
+constexpr uint64_t kAckDelayUs = 5000;     // and for this long
 
 Account account_of(const Frame& frame) {
   if (frame.has(kInit)) return Account::init;
@@ -35,6 +38,10 @@ Link::Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters
                      [this](PeerId peer, const std::string& why) {
                        if (trouble_) trouble_(node_at(peer), peer, why, transport_.is_lost(peer));
                      });
+  transport_.on_room([this](PeerId id) {
+    auto found = node_of_.find(id);
+    if (found != node_of_.end()) mark(found->second, peers_[found->second]);
+  });
   reactor_.at_turn_end([this] { pump(); });
 }
 
@@ -67,16 +74,28 @@ void Link::send_to_peer(PeerId peer, Frame frame) {
   strangers_.add(stranger.flows);
 }
 
-void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel) {
+void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel, uint64_t wait_us) {
   if (to.packed() == self_) return send(to, std::move(frame));
   auto found = peers_.find(to.packed());
   if (found == peers_.end()) return refuse("nothing is known of the node that a part is for");
   Peer& peer = found->second;
   Heap& heap = channel == 0 ? peer.ranked : peer.lossy[channel];
+  if (channel != 0) {
+    peer.lossy_orders.insert(next_order_);
+    peer.has_new_lossy = peer.has_new_lossy || wait_us != 0;
+  }
   const int64_t since_ns = is_traced(frame) ? Trace::now_ns() : 0;
-  heap.push_back(Queued{rank, next_order_++, std::move(frame), since_ns});
+  heap.push_back(Queued{rank, next_order_++, std::move(frame), wait_us, 0, since_ns});
   std::push_heap(heap.begin(), heap.end());
   mark(to.packed(), peer);
+}
+
+void Link::send_trailing(NodeId to, Frame frame) {
+  if (to.packed() == self_) return send(to, std::move(frame));
+  auto found = peers_.find(to.packed());
+  if (found == peers_.end()) return refuse("nothing is known of the node that the end of a round is for");
+  found->second.trailing.push_back(Queued{0, next_order_++, std::move(frame)});
+  mark(to.packed(), found->second);
 }
 
 Bytes Link::allocate(NodeId to, size_t size) {
@@ -87,7 +106,9 @@ Bytes Link::allocate(NodeId to, size_t size) {
 
 bool Link::is_idle() const {
   for (const auto& [node, peer] : peers_)
-    if (!peer.urgent.empty() || !peer.ranked.empty() || !peer.unacked.empty()) return false;
+    if (!peer.urgent.empty() || !peer.ranked.empty() || !peer.lossy_orders.empty() || !peer.trailing.empty() ||
+        !peer.unacked.empty())
+      return false;
   return true;
 }
 
@@ -108,46 +129,150 @@ void Link::pump() {
   for (uint32_t node : nodes) {
     Peer& peer = peers_[node];
     peer.is_dirty = false;
-    if (peer.is_connected) pump_peer(peer);
+    if (!peer.is_connected) continue;
+    pump_peer(peer);
+    if (!peer.lossy_orders.empty()) watch_expiry(node, peer);
   }
 }
 
-// The best frames that the credit allows, small ones together; control and acknowledgements ride along in front.
+// Control and acknowledgements, then the best frames that credit and transport allow: reliable ones, droppable ones,
+// and last the ends of what was droppable. Where there are datagrams, control goes apart from them.
 void Link::pump_peer(Peer& peer) {
-  for (auto& [channel, frames] : peer.lossy) {
-    while (!frames.empty()) {  // a datagram carries one part: what is lost together would be ranked together
-      std::vector<Frame> one;
-      one.push_back(pop(frames, peer));
-      transmit(peer, channel, std::move(one), false);
-    }
-  }
-  std::vector<Frame> bundle;
+  std::vector<Frame> control;
   if (!peer.to_ack.empty() && (peer.is_ack_due || !peer.urgent.empty() || !peer.ranked.empty())) {
     Writer ids;
     for (uint64_t id : peer.to_ack) ids.varint(id);
-    bundle.emplace_back(FrameKind::ack).body = ids.finish();
+    control.emplace_back(FrameKind::ack).body = ids.finish();
     peer.to_ack.clear();
     peer.to_ack_bytes = 0;
     peer.is_ack_due = false;
   }
-  for (Frame& frame : peer.urgent) bundle.push_back(std::move(frame));
+  for (Frame& frame : peer.urgent) control.push_back(std::move(frame));
   peer.urgent.clear();
+  if (transport_.max_datagram(peer.id) != 0 && !control.empty()) {
+    transmit(peer, 0, std::move(control), false);
+    control.clear();
+  }
+  drop_expired(peer);
+  pump_ranked(peer, std::move(control));
+  if (peer.ranked.empty()) {
+    start_waits(peer);
+    pump_lossy(peer);
+  }
+  pump_trailing(peer);
+}
+
+// Small frames together; control that was given rides along in front.
+void Link::pump_ranked(Peer& peer, std::vector<Frame> bundle) {
   bool carries_parts = false;
   size_t bytes = 0;
   while (!peer.ranked.empty()) {
+    const size_t room = transport_.room(peer.id);
     const size_t size = peer.ranked.front().frame.body.size() + 16;
     const uint64_t in_flight = peer.in_flight_bytes + bytes;
-    if (in_flight != 0 && in_flight + size > credit_bytes_) break;
-    if (carries_parts && (bytes + size > kBundleBytes || bundle.size() + 1 >= kMaxFrames)) {
-      transmit(peer, 0, std::move(bundle), true);
+    if (room <= bytes || (in_flight != 0 && in_flight + size > credit_bytes_)) break;
+    if (carries_parts && (bytes + size > std::min(kBundleBytes, room) || bundle.size() + 1 >= kMaxFrames)) {
+      transmit(peer, kBulk, std::move(bundle), true);
       bundle.clear();
       bytes = 0;
+      carries_parts = false;
+      continue;
     }
     bundle.push_back(pop(peer.ranked, peer));
     bytes += size;
     carries_parts = true;
   }
-  if (!bundle.empty()) transmit(peer, 0, std::move(bundle), carries_parts);
+  if (!bundle.empty()) transmit(peer, carries_parts ? kBulk : 0, std::move(bundle), carries_parts);
+}
+
+// Without lossy channels they take the reliable way, a little at a time.
+void Link::pump_lossy(Peer& peer) {
+  const size_t max_bytes = transport_.max_datagram(peer.id);
+  for (auto& [channel, frames] : peer.lossy) {
+    while (!frames.empty()) {
+      if (transport_.room(peer.id) == 0) return;
+      if (max_bytes != 0) {
+        pump_datagram(peer, channel, frames, max_bytes);
+        continue;
+      }
+      const uint64_t size = frames.front().frame.body.size() + 16;
+      if (peer.in_flight_bytes != 0 && peer.in_flight_bytes + size > kStreamLossyBytes) return;
+      std::vector<Frame> one;
+      one.push_back(pop_lossy(peer, frames));
+      transmit(peer, kBulk, std::move(one), true);
+    }
+  }
+}
+
+// As many parts of about the same rank as one datagram holds: they are lost together.
+void Link::pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_bytes) {
+  std::vector<Frame> bundle;
+  size_t bytes = kMessageHeader;
+  while (!frames.empty()) {
+    const Frame& next = frames.front().frame;
+    const size_t size = frame_overhead(next) + next.body.size();
+    if (!bundle.empty() && bytes + size > max_bytes) break;
+    bytes += size;
+    bundle.push_back(pop_lossy(peer, frames));
+  }
+  transmit(peer, channel, std::move(bundle), false);
+}
+
+void Link::pump_trailing(Peer& peer) {
+  while (!peer.trailing.empty() &&
+         (peer.lossy_orders.empty() || *peer.lossy_orders.begin() > peer.trailing.front().order)) {
+    std::vector<Frame> one;
+    one.push_back(std::move(peer.trailing.front().frame));
+    peer.trailing.pop_front();
+    transmit(peer, kBulk, std::move(one), true);
+  }
+}
+
+void Link::start_waits(Peer& peer) {
+  if (!peer.has_new_lossy) return;
+  peer.has_new_lossy = false;
+  const uint64_t now_us = reactor_.now_us();
+  for (auto& [channel, frames] : peer.lossy)
+    for (Queued& queued : frames)
+      if (queued.wait_us != 0 && queued.deadline_us == 0) queued.deadline_us = now_us + queued.wait_us;
+}
+
+void Link::drop_expired(Peer& peer) {
+  if (peer.lossy_orders.empty()) return;
+  const uint64_t now_us = reactor_.now_us();
+  for (auto& [channel, frames] : peer.lossy) {
+    const auto is_late = [&](const Queued& queued) {
+      if (queued.deadline_us == 0 || queued.deadline_us > now_us) return false;
+      peer.lossy_orders.erase(queued.order);
+      ++counters_.of(tier_).dropped_parts;
+      ++counters_.of(tier_).of_key(queued.frame.key).dropped_parts;
+      return true;
+    };
+    const auto end = std::remove_if(frames.begin(), frames.end(), is_late);
+    if (end == frames.end()) continue;
+    frames.erase(end, frames.end());
+    std::make_heap(frames.begin(), frames.end());
+  }
+}
+
+// What waits is looked at again when the first of it is late.
+void Link::watch_expiry(uint32_t node, Peer& peer) {
+  uint64_t first_us = 0;
+  for (const auto& [channel, frames] : peer.lossy)
+    for (const Queued& queued : frames)
+      if (queued.deadline_us != 0 && (first_us == 0 || queued.deadline_us < first_us)) first_us = queued.deadline_us;
+  if (first_us == 0 || (peer.expiry_us != 0 && peer.expiry_us <= first_us)) return;
+  peer.expiry_us = first_us;
+  reactor_.at(first_us, [this, node] {
+    Peer& late = peers_[node];
+    late.expiry_us = 0;
+    mark(node, late);
+  });
+}
+
+Frame Link::pop_lossy(Peer& peer, Heap& heap) {
+  peer.lossy_orders.erase(heap.front().order);
+  return pop(heap, peer);
 }
 
 Frame Link::pop(Heap& heap, const Peer& peer) {
@@ -199,7 +324,8 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
       c.down_payload_by_codec[frame.codec] += frame.body.size();
     }
   }
-  header.is_ack_awaited = acknowledged && (!peer.ranked.empty() || peer.in_flight_bytes + counted > credit_bytes_ / 2);
+  header.is_ack_awaited = acknowledged && (!peer.ranked.empty() || !peer.lossy_orders.empty() ||
+                                           peer.in_flight_bytes + counted > credit_bytes_ / 2);
   Message message = pack(header, std::move(frames));
   if (acknowledged) {
     peer.unacked[header.id] = message.size();
@@ -217,7 +343,7 @@ void Link::count(Peer& peer, const Flow& flow) {
   peer.flows.add(flow);
 }
 
-void Link::take(PeerId from, uint8_t channel, Message message) {
+void Link::take(PeerId from, uint8_t, Message message) {
   Header header;
   std::vector<Frame> frames;
   if (Status status = parse(message, &header, &frames); !status.ok()) return refuse(status.message());
@@ -234,7 +360,7 @@ void Link::take(PeerId from, uint8_t channel, Message message) {
   }
   const uint32_t node = known == node_of_.end() ? kNobody : known->second;
   const NodeId sender = node_at(from);
-  if (header.id != 0 && channel == 0 && node != kNobody && acknowledges_) acknowledge(node, header, bytes);
+  if (header.id != 0 && node != kNobody && acknowledges_) acknowledge(node, header, bytes);
   for (Frame& frame : frames) {
     if (frame.kind == FrameKind::ack) {
       if (node != kNobody) take_acks(peers_[node], frame);
@@ -280,7 +406,7 @@ void Link::take_acks(Peer& peer, const Frame& frame) {
     peer.in_flight_bytes -= found->second;
     peer.unacked.erase(found);
   }
-  if (!peer.ranked.empty()) mark(node_of_[peer.id], peer);
+  if (!peer.ranked.empty() || !peer.lossy_orders.empty()) mark(node_of_[peer.id], peer);
 }
 
 NodeId Link::node_at(PeerId peer) const {

@@ -2,8 +2,10 @@
 // what is ready for a peer into one message, takes in what arrives and returns its credit. Lives on the node's
 // reactor. Doesn't know keys' values, rounds or membership: it moves frames between NodeIds.
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -44,8 +46,11 @@ class Link {
   // Control: at once, beside the credit.
   void send(NodeId to, Frame frame);
   void send_to_peer(PeerId peer, Frame frame);  // before the other's NodeId is known
-  // Data of one part: by rank, within the credit; lossy channels leave without credit.
-  void send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel);
+  // Data of one part: by rank, within the credit. On lossy channels it leaves behind everything reliable, and what has
+  // then not left for wait_us is dropped here (0: it waits for ever).
+  void send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel, uint64_t wait_us = 0);
+  // Reliable, and behind the lossy frames that were given before it.
+  void send_trailing(NodeId to, Frame frame);
 
   // Memory for what is about to be sent to this node: where the transport shares memory with it, that memory.
   Bytes allocate(NodeId to, size_t size);
@@ -65,7 +70,8 @@ class Link {
     int64_t rank;
     uint64_t order;
     Frame frame;
-    int64_t since_ns;  // 0: not traced
+    uint64_t wait_us = 0, deadline_us = 0;
+    int64_t since_ns = 0;  // 0: not traced
     // For heaps: whoever leaves later is less.
     bool operator<(const Queued& other) const { return rank != other.rank ? rank < other.rank : order > other.order; }
   };
@@ -75,7 +81,11 @@ class Link {
     bool is_connected = false;  // else what is sent waits until it is
     std::vector<Frame> urgent;  // acknowledgements and control
     Heap ranked;
-    std::map<uint8_t, Heap> lossy;                   // channel -> frames
+    std::map<uint8_t, Heap> lossy;    // channel -> frames
+    std::set<uint64_t> lossy_orders;  // of the frames in it
+    std::deque<Queued> trailing;
+    bool has_new_lossy = false;                      // some whose wait has not begun
+    uint64_t expiry_us = 0;                          // when frames that wait are looked at again
     std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
     uint64_t in_flight_bytes = 0;
     std::vector<uint64_t> to_ack;
@@ -92,6 +102,14 @@ class Link {
   void mark(uint32_t node, Peer& peer);
   void pump();
   void pump_peer(Peer& peer);
+  void pump_ranked(Peer& peer, std::vector<Frame> bundle);
+  void pump_lossy(Peer& peer);
+  void pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_bytes);
+  void pump_trailing(Peer& peer);
+  void start_waits(Peer& peer);
+  void drop_expired(Peer& peer);
+  void watch_expiry(uint32_t node, Peer& peer);
+  Frame pop_lossy(Peer& peer, Heap& heap);
   void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
   Frame pop(Heap& heap, const Peer& peer);
   bool is_traced(const Frame& frame) const;

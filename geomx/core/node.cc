@@ -205,8 +205,10 @@ void Node::on_ready(const Agreement& agreement) {
     if (what == "optimizer") optimizer_ = setting.value;
     if (hooks_.on_configured) hooks_.on_configured(what, setting.value);
   }
+  offer_to_plugins();
   for (auto& end : ends_)
-    if (end) make_side(*end);
+    if (end && !is_over_) make_side(*end);
+  if (is_over_) return;
   make_directory();
   if (options_.role == NodeRole::worker)
     make_worker();

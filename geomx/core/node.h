@@ -42,12 +42,19 @@ struct CodecChoice {
   Params params;
 };
 
+// Empty name: the plain one, where everything is reliable.
+struct TransportChoice {
+  std::string name;
+  Params params;
+};
+
 // What a node asks of whoever configures it; called in its turns.
 struct Hooks {
   Worker::Planner plan;
   std::function<Status(const std::string& name, uint64_t length, DType, Tier, Direction, CodecChoice*)> choose;
   std::function<Status(const std::string& value, std::unique_ptr<Updater>*)> make_updater;  // null: no server optimizer
   std::function<Status(const Settings&, SyncPolicy*)> sync;
+  std::function<Status(TransportChoice*)> transport;  // between parties
   std::function<void(const std::string& what, const std::string& value)> on_configured;
   std::function<void(int level, const std::string& line)> log = [](int, const std::string&) {};
   // The deployment is up, or this node was not let in.
@@ -72,6 +79,8 @@ class Node {
   Status configure(const std::string& what, const std::string& value, const TicketPtr& ticket);
   void barrier(bool world, const TicketPtr& ticket);
   void leave(const TicketPtr& ticket);
+  // A figure for whoever decides by it: the policies of those that send for this node.
+  void report(const std::string& what, double value);
 
   const Counters& counters() const { return counters_; }
   // What was sent, item by item: adds up to what the counters say at the same moment.
@@ -87,6 +96,7 @@ class Node {
   std::string peer_name(Tier tier, uint32_t node) const;
   Trace& trace() { return trace_; }
   std::map<std::string, double> metrics() const;  // what plugins count, by their names
+  std::map<std::string, double> figures() const;  // what transports count
   const std::string& name() const { return name_; }
   const Agreement& agreement() const { return agreement_; }
   std::string address(Tier tier) const;
@@ -128,6 +138,8 @@ class Node {
   void on_ready(const Agreement& agreement);
   Agreement agree() const;
   void make_side(End& end);
+  Status make_transport_policy(End& end);
+  void take_report(const End& end, NodeId from, const Frame& frame);
   void make_directory();
   void make_worker();
   void make_local_server();
@@ -178,6 +190,7 @@ class Node {
   std::map<std::pair<bool, uint32_t>, std::vector<TicketPtr>> barriers_;
   uint32_t num_barriers_[2] = {0, 0};
   std::string optimizer_;
+  std::map<std::string, std::map<uint32_t, double>> reported_;  // what -> worker -> newest
   bool is_ready_ = false, is_sealed_ = false, is_over_ = false, is_leaving_ = false, wan_is_left_ = false;
   int byes_owed_ = 0;
   std::string failure_, waited_for_;

@@ -1,4 +1,6 @@
 // Node: its rooms, once everybody is known, and which frame goes to which.
+#include <cmath>
+
 #include "dispatch.h"
 #include "identity_codec.h"
 #include "node.h"
@@ -26,6 +28,49 @@ void Node::make_side(End& end) {
                           uint32_t(roster.servers.size()), num_members, contributor,
                           [this](const std::string& why) { fail(name_ + ": " + why); }, &trace_});
   end.link->set_credit(end.policies.scheduler->credit_bytes());
+  if (end.tier != Tier::wan) return;
+  if (Status status = make_transport_policy(end); !status.ok()) fail(name_ + ": " + status.message());
+}
+
+Status Node::make_transport_policy(End& end) {
+  TransportChoice choice;
+  Status status;
+  if (hooks_.transport) status = hooks_.transport(&choice);
+  if (!status.ok() || choice.name.empty()) return status;
+  status = codecs_.make_transport(choice.name, choice.params, &end.policies.transport);
+  if (!status.ok() || end.policies.transport->channels().count == 0) return status;
+  const Status opened = end.transport->open_channels(end.policies.transport->channels());
+  if (!opened.ok())
+    hooks_.log(kWarning, name_ + ": no lossy channels, so droppable parts take the stream: " + opened.message());
+  return {};
+}
+
+// In a flat topology a worker sends for itself; else its party's server does.
+void Node::report(const std::string& what, double value) {
+  if (is_over_ || !is_ready_) return;
+  End& end = first_end();
+  if (end.tier == Tier::wan) return end.policies.transport->on_metric(what, value);
+  Frame frame(FrameKind::report);
+  frame.body = Writer().text(what).f64(value).finish();
+  for (const RosterEntry& entry : end.membership->roster().servers) end.link->send(entry.id, frame);
+}
+
+// The mean over the party's workers of what each said last.
+void Node::take_report(const End& end, NodeId from, const Frame& frame) {
+  Reader in(frame.body);
+  const std::string what = in.text(256);
+  const double value = in.f64();
+  const End* wan = end_of(Tier::wan);
+  if (!in.done() || !std::isfinite(value) || end.tier != Tier::lan || from.role != Role::member || wan == nullptr ||
+      (reported_.size() >= 64 && reported_.count(what) == 0)) {
+    ++counters_.of(end.tier).refused_frames;
+    return;
+  }
+  std::map<uint32_t, double>& values = reported_[what];
+  values[from.rank] = value;
+  double sum = 0;
+  for (const auto& [rank, newest] : values) sum += newest;
+  wan->policies.transport->on_metric(what, sum / double(values.size()));
 }
 
 void Node::make_directory() {
@@ -142,6 +187,7 @@ void Node::on_frame(End& end, NodeId from, PeerId peer, Frame& frame) {
     ++counters_.of(end.tier).refused_frames;
     return;
   }
+  if (frame.kind == FrameKind::report) return take_report(end, from, frame);
   const bool is_leave = frame.kind == FrameKind::leave;
   if (directory_->take(end.tier, from, frame)) return;
   if (!dispatch(from, frame, end.client.get(), end.aggregator.get())) {
@@ -246,6 +292,14 @@ std::string Node::key_name(uint32_t index) const {
 std::map<std::string, double> Node::metrics() const {
   const std::lock_guard<std::mutex> lock(metrics_mutex_);
   return metrics_;
+}
+
+std::map<std::string, double> Node::figures() const {
+  std::map<std::string, double> all;
+  for (const auto& end : ends_)
+    if (end)
+      for (const auto& [name, value] : end->transport->figures()) all[name] += value;
+  return all;
 }
 
 Status Node::choose_codecs(Key& key) {

@@ -5,10 +5,13 @@
 #include <dlfcn.h>
 #include <geomx/plugin.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <vector>
 
+#include "identity_codec.h"
+#include "policies.h"
 #include "reduce.h"
 
 namespace geomx {
@@ -92,6 +95,25 @@ struct Library {
     };
   }
 };
+
+gx_slice slice_of(const Library& library, const PartView& view, const void* data) {
+  gx_slice slice = {};
+  slice.struct_size = sizeof(slice);
+  slice.dtype = static_cast<gx_dtype>(view.dtype);
+  slice.data_dtype = static_cast<gx_dtype>(sum_type(view.dtype));
+  slice.direction = static_cast<gx_direction>(view.direction);
+  slice.tier = static_cast<gx_tier>(view.tier);
+  if (view.direction == Direction::down) slice.content = static_cast<gx_content>(library.hooks->answer);
+  slice.key = view.key;
+  slice.part = view.part;
+  slice.num_parts = view.num_parts;
+  slice.round = view.round;
+  slice.offset = view.offset;
+  slice.length = view.length;
+  slice.tensor_length = view.tensor_length;
+  slice.data = const_cast<void*>(data);
+  return slice;
+}
 
 // ---- one codec -----------------------------------------------------------------------------------------------------
 
@@ -265,24 +287,7 @@ class PluginCodec : public Codec {
  private:
   static void* raw(const Slot& slot) { return static_cast<const PluginSlot&>(slot).slot; }
 
-  gx_slice slice_of(const PartView& view, const void* data) const {
-    gx_slice slice = {};
-    slice.struct_size = sizeof(slice);
-    slice.dtype = static_cast<gx_dtype>(view.dtype);
-    slice.data_dtype = static_cast<gx_dtype>(sum_type(view.dtype));
-    slice.direction = static_cast<gx_direction>(view.direction);
-    slice.tier = static_cast<gx_tier>(view.tier);
-    if (view.direction == Direction::down) slice.content = static_cast<gx_content>(library_->hooks->answer);
-    slice.key = view.key;
-    slice.part = view.part;
-    slice.num_parts = view.num_parts;
-    slice.round = view.round;
-    slice.offset = view.offset;
-    slice.length = view.length;
-    slice.tensor_length = view.tensor_length;
-    slice.data = const_cast<void*>(data);
-    return slice;
-  }
+  gx_slice slice_of(const PartView& view, const void* data) const { return geomx::slice_of(*library_, view, data); }
 
   Status check_use(const PartView& view, size_t size) const {
     if (!open_error_.empty()) return Status::error(open_error_);
@@ -302,11 +307,12 @@ class PluginCodec : public Codec {
   }
 
   Status score_decoded(const PartView& view, const Bytes& encoded, double* contribution) {
-    if (sum_type(view.dtype) != DType::f32) return Status::error("it scores float32 sums alone");
     Bytes values;
     Status status = decode(view, encoded, &values);
-    if (status.ok()) *contribution = abs_sum_f32(values.data(), view.length);
-    return status;
+    if (!status.ok()) return status;
+    PartView sums = view;
+    sums.dtype = sum_type(view.dtype);
+    return identity_codec().score(sums, values, contribution);
   }
 
   std::shared_ptr<Library> library_;
@@ -339,18 +345,21 @@ std::vector<gx_param> params_of(const Params& params) {
   return items;
 }
 
+gx_site site_of(const PluginHooks& hooks) {
+  return {sizeof(gx_site),
+          0,
+          hooks.is_server,
+          hooks.rank,
+          hooks.num_members,
+          hooks.num_servers,
+          static_cast<gx_content>(hooks.answer)};
+}
+
 CodecMaker maker_of(const std::shared_ptr<Library>& library, gx_make_codec make, void* user) {
   return [library, make, user](const Params& params, std::unique_ptr<Codec>* out) {
     auto codec = std::make_unique<PluginCodec>(library);
     const std::vector<gx_param> items = params_of(params);
-    const PluginHooks& hooks = *library->hooks;
-    const gx_site site = {sizeof(gx_site),
-                          0,
-                          hooks.is_server,
-                          hooks.rank,
-                          hooks.num_members,
-                          hooks.num_servers,
-                          static_cast<gx_content>(hooks.answer)};
+    const gx_site site = site_of(*library->hooks);
     gx_error error = {};
     const gx_status code = make(user, &library->host, &site, {items.data(), items.size()}, &codec->table(), &error);
     if (code != GX_OK) {
@@ -363,10 +372,107 @@ CodecMaker maker_of(const std::shared_ptr<Library>& library, gx_make_codec make,
   };
 }
 
+// ---- one transport --------------------------------------------------------------------------------------------------
+
+class PluginTransport : public TransportPolicy {
+ public:
+  explicit PluginTransport(std::shared_ptr<Library> library) : library_(std::move(library)) {
+    table().struct_size = sizeof(gx_transport);
+  }
+  ~PluginTransport() override {
+    if (table().release != nullptr) table().release(&table());
+  }
+  gx_transport& table() { return room_.table; }
+  const gx_transport& table() const { return room_.table; }
+  void set_coarse(std::unique_ptr<Codec> codec) { coarse_ = std::move(codec); }
+
+  Status check() const {
+    constexpr size_t least = offsetof(gx_transport, classify) + sizeof(void*);
+    if (table().struct_size < least) {
+      return Status::error("its table has " + std::to_string(table().struct_size) +
+                           " bytes, version 1 needs at least " + std::to_string(least));
+    }
+    if (table().classify == nullptr) return Status::error("it has no classify");
+    if (table().num_channels > kMaxChannels)
+      return Status::error("it wants " + std::to_string(table().num_channels) + " channels, at most " +
+                           std::to_string(kMaxChannels) + " are there");
+    return {};
+  }
+
+  bool classifies() const override { return true; }
+  bool is_lossy() const override { return (table().caps & GX_MAY_DROP) != 0; }
+  uint64_t wait_us() const override { return table().wait_us; }
+  uint64_t deadline_us() const override { return table().deadline_us; }
+  LossyChannels channels() const override {
+    LossyChannels wanted;
+    if ((table().caps & GX_WANTS_DATAGRAMS) != 0) wanted.count = static_cast<uint8_t>(table().num_channels);
+    return wanted;
+  }
+  Codec* coarse() const override { return coarse_.get(); }
+  void on_metric(const std::string& name, double value) override {
+    if (table().on_metric != nullptr) table().on_metric(&table(), name.c_str(), value);
+  }
+
+  // What a plugin says is taken as far as it makes sense; where it fails, everything is reliable.
+  std::vector<PartClass> classify(const std::vector<PartView>& parts, const std::vector<double>& scores) override {
+    std::vector<gx_slice> slices;
+    for (const PartView& view : parts) slices.push_back(slice_of(*library_, view, nullptr));
+    std::vector<gx_class> classes(parts.size(), gx_class{});
+    gx_error error = {};
+    const gx_status code =
+        table().classify(&table(), slices.data(), scores.data(), parts.size(), classes.data(), &error);
+    std::vector<PartClass> out(parts.size());
+    if (code != GX_OK) {
+      if (library_->hooks->log) library_->hooks->log(30, "the transport can't class parts: " + text_of(error, code));
+      return out;
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      out[i].is_droppable = is_lossy() && classes[i].droppable != 0;
+      // Only what may be missing may take a way on which it can get lost.
+      if (out[i].is_droppable) out[i].channel = std::clamp<uint8_t>(classes[i].channel, 1, kMaxChannels);
+      out[i].is_coarse = classes[i].coarse != 0 && coarse_ != nullptr;
+    }
+    return out;
+  }
+
+ private:
+  static constexpr uint8_t kMaxChannels = 8;
+  std::shared_ptr<Library> library_;
+  std::unique_ptr<Codec> coarse_;
+  union Room {
+    gx_transport table;
+    uint8_t growth[sizeof(gx_transport) + room_for_growth];
+    Room() : growth{} {}
+  } room_;
+};
+
 struct Registration {
   std::shared_ptr<Library> library;
-  std::map<std::string, CodecMaker> codecs;
+  Offers offers;
 };
+
+TransportMaker maker_of(const std::shared_ptr<Library>& library, gx_make_transport make, void* user) {
+  return [library, make, user](const Params& params, const CodecRegistry& codecs,
+                               std::unique_ptr<TransportPolicy>* out) {
+    auto transport = std::make_unique<PluginTransport>(library);
+    const std::vector<gx_param> items = params_of(params);
+    const gx_site site = site_of(*library->hooks);
+    gx_error error = {};
+    const gx_status code = make(user, &library->host, &site, {items.data(), items.size()}, &transport->table(), &error);
+    if (code != GX_OK) {
+      transport->table() = {};  // nothing was made, so nothing is released
+      return status_of(code, error);
+    }
+    Status status = transport->check();
+    if (status.ok() && transport->table().coarse_codec != nullptr) {
+      std::unique_ptr<Codec> coarse;
+      status = codecs.make(transport->table().coarse_codec, {}, &coarse);
+      transport->set_coarse(std::move(coarse));
+    }
+    if (status.ok()) *out = std::move(transport);
+    return status;
+  };
+}
 
 gx_status refuse(gx_error* error, const char* message) {
   if (error != nullptr) snprintf(error->message, sizeof(error->message), "%s", message);
@@ -381,11 +487,16 @@ gx_registrar registrar_for(Registration* registration) {
                            gx_error* error) -> gx_status {
     if (name == nullptr || *name == '\0' || make == nullptr) return refuse(error, "a codec needs a name and a maker");
     Registration& into = *static_cast<Registration*>(self->private_data);
-    into.codecs[name] = maker_of(into.library, make, user);
+    into.offers.codecs[name] = maker_of(into.library, make, user);
     return GX_OK;
   };
-  registrar.add_transport = [](gx_registrar*, const char*, gx_make_transport, void*, gx_error* error) -> gx_status {
-    return refuse(error, "this version takes no native transports yet");
+  registrar.add_transport = [](gx_registrar* self, const char* name, gx_make_transport make, void* user,
+                               gx_error* error) -> gx_status {
+    if (name == nullptr || *name == '\0' || make == nullptr)
+      return refuse(error, "a transport needs a name and a maker");
+    Registration& into = *static_cast<Registration*>(self->private_data);
+    into.offers.transports[name] = maker_of(into.library, make, user);
+    return GX_OK;
   };
   registrar.add_scheduler = [](gx_registrar*, const char*, gx_make_scheduler, void*, gx_error* error) -> gx_status {
     return refuse(error, "this version takes no native schedulers yet");
@@ -411,8 +522,7 @@ std::string other_version(void* handle) {
 
 }  // namespace
 
-Status load_plugin(const std::string& path, const std::shared_ptr<PluginHooks>& hooks,
-                   std::map<std::string, CodecMaker>* codecs) {
+Status load_plugin(const std::string& path, const std::shared_ptr<PluginHooks>& hooks, Offers* offers) {
   const auto wrong = [&](const std::string& why) { return Status::error("plugin " + path + ": " + why); };
   auto library = std::make_shared<Library>();
   library->path = path;
@@ -433,7 +543,7 @@ Status load_plugin(const std::string& path, const std::shared_ptr<PluginHooks>& 
   gx_error error = {};
   const gx_status code = entry(&library->host, &registrar, &error);
   if (code != GX_OK) return wrong(text_of(error, code));
-  *codecs = std::move(registration.codecs);
+  *offers = std::move(registration.offers);
   return {};
 }
 

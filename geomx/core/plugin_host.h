@@ -1,4 +1,4 @@
-// Loads shared libraries that speak geomx/plugin.h, and makes their codecs look like the core's own.
+// Loads shared libraries that speak geomx/plugin.h, and makes what they offer look like the core's own.
 //
 // Knows no node: what plugins ask for goes to the hooks. A library stays loaded as long as anything of it is in use.
 #pragma once
@@ -10,8 +10,13 @@
 
 namespace geomx {
 
-// The codecs that the library adds, by name. Nothing of it stays when it is refused.
-Status load_plugin(const std::string& path, const std::shared_ptr<PluginHooks>& hooks,
-                   std::map<std::string, CodecMaker>* codecs);
+// What a library adds, by name.
+struct Offers {
+  std::map<std::string, CodecMaker> codecs;
+  std::map<std::string, TransportMaker> transports;
+};
+
+// Nothing of the library stays when it is refused.
+Status load_plugin(const std::string& path, const std::shared_ptr<PluginHooks>& hooks, Offers* offers);
 
 }  // namespace geomx

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codec.h"
+#include "transport.h"
 #include "wire.h"
 
 namespace geomx {
@@ -23,19 +24,29 @@ class SchedulerPolicy {
 struct PartClass {
   uint8_t channel = 0;  // 0: reliable
   bool is_droppable = false;
+  bool is_coarse = false;  // travels in the policy's coarse codec; what that loses stays behind
 };
 
 class TransportPolicy {
  public:
   virtual ~TransportPolicy() = default;
-  // May parts be missing when a round closes? Then senders mark the end of their rounds.
-  virtual bool is_lossy() const { return false; }
-  // All parts of one shard in one round together, with their contributions, if is_lossy().
+  // Does it class parts against each other? Then classify() sees all parts of one shard in one round together, with the
+  // sums of their magnitudes.
+  virtual bool classifies() const { return is_lossy(); }
   virtual std::vector<PartClass> classify(const std::vector<PartView>& parts, const std::vector<double>&) {
     return std::vector<PartClass>(parts.size());
   }
+  // May parts be missing when a round closes? Then senders mark the end of their rounds.
+  virtual bool is_lossy() const { return false; }
+  // How long a droppable part may wait to leave, once nothing reliable is before it. 0: for ever.
+  virtual uint64_t wait_us() const { return 0; }
   // How long a round waits for a sender's droppable parts after its end mark.
   virtual uint64_t deadline_us() const { return 0; }
+  // Lossy channels that it wants of the transport below; without them droppable parts take the reliable way.
+  virtual LossyChannels channels() const { return {}; }
+  virtual Codec* coarse() const { return nullptr; }
+  // A figure that somebody reported: the workers' loss.
+  virtual void on_metric(const std::string&, double) {}
 };
 
 struct Hop {

@@ -10,6 +10,8 @@ namespace {
 constexpr double kSegment = 1448, kSegmentHeaders = 52;  // of 1,500 bytes: IP 20, TCP 20 and its timestamps 12
 constexpr uint32_t kMark = 0x50'4d'54'53;                // "STMP"
 
+bool is_stream(uint8_t channel) { return channel == 0 || channel == kBulk; }
+
 }  // namespace
 
 // Behind each message, 32 bytes.
@@ -32,8 +34,8 @@ double Shaper::stream_bytes(size_t size) {
   return double(size) + kSegmentHeaders * double((size + size_t(kSegment) - 1) / size_t(kSegment));
 }
 
-size_t Shaper::max_datagram() const {
-  const size_t inner = inner_->max_datagram();
+size_t Shaper::max_datagram(PeerId peer) const {
+  const size_t inner = inner_->max_datagram(peer);
   return inner <= sizeof(Stamp) ? 0 : inner - sizeof(Stamp);
 }
 
@@ -60,7 +62,7 @@ double Shaper::rate(const std::vector<double>& by_party, uint32_t party) const {
 void Shaper::send(PeerId to, uint8_t channel, Message message) {
   const uint64_t now_us = reactor_.now_us();
   const size_t size = message.size() + inner_->overhead(message);
-  Stamp stamp{kMark, shape_.party, now_us, now_us, channel == 0 ? stream_bytes(size) : datagram_bytes(size)};
+  Stamp stamp{kMark, shape_.party, now_us, now_us, is_stream(channel) ? stream_bytes(size) : datagram_bytes(size)};
   const uint32_t own = shape_.party;
   // Until the first word from there, its party isn't known; it may be ours, and then these few bytes are charged in
   // vain.
@@ -68,7 +70,7 @@ void Shaper::send(PeerId to, uint8_t channel, Message message) {
     const double bytes_per_s = rate(shape_.up_bytes_per_s, own);
     const uint64_t busy_us = links_->busy_until_us(own, LinkSide::up);
     const double waiting = busy_us <= now_us ? 0 : double(busy_us - now_us) * 1e-6 * bytes_per_s;
-    if (channel != 0 && bytes_per_s > 0 && waiting + stamp.bytes > shape_.queue_bytes[own]) return;
+    if (!is_stream(channel) && bytes_per_s > 0 && waiting + stamp.bytes > shape_.queue_bytes[own]) return;
     const WanLinks::Taken taken = links_->take(own, LinkSide::up, now_us, stamp.bytes, bytes_per_s);
     stamp.first_us = taken.begin_us;
     stamp.last_us = taken.end_us;
@@ -99,13 +101,14 @@ void Shaper::on_stamped(PeerId from, uint8_t channel, const Stamp& stamp, Messag
   if (stamp.party != shape_.party) {
     const WanPath& path = shape_.path(stamp.party, shape_.party);
     const WanTraceRow* now = row();
-    if (channel != 0 && losses_[stamp.party].is_lost(now == nullptr ? path.loss : now->loss, path.burst, random_))
+    if (!is_stream(channel) &&
+        losses_[stamp.party].is_lost(now == nullptr ? path.loss : now->loss, path.burst, random_))
       return;
     const uint64_t delay = delay_us(path);
     held.first_us += delay;
     held.last_us += delay;
   }
-  if (channel != 0) {  // by itself: a later one may come earlier
+  if (!is_stream(channel)) {  // by itself: a later one may come earlier
     const uint64_t first_us = held.first_us;
     const auto shared = std::make_shared<Held>(std::move(held));
     return later(first_us, [this, from, shared] {
@@ -127,7 +130,7 @@ uint64_t Shaper::delay_us(const WanPath& path) {
 uint64_t Shaper::pass_down(const Held& held) {
   const uint32_t own = shape_.party;
   const double bytes_per_s = rate(shape_.down_bytes_per_s, own);
-  if (held.channel != 0 && bytes_per_s > 0) {
+  if (!is_stream(held.channel) && bytes_per_s > 0) {
     const uint64_t busy_us = links_->busy_until_us(own, LinkSide::down);
     const double waiting = busy_us <= held.first_us ? 0 : double(busy_us - held.first_us) * 1e-6 * bytes_per_s;
     if (waiting + held.bytes > shape_.queue_bytes[own]) return 0;

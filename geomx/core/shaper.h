@@ -31,7 +31,11 @@ class Shaper : public Transport {
   void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
   // The stamp is ours, not the protocol's: it is not counted.
   size_t overhead(const Message& message) const override { return inner_->overhead(message); }
-  size_t max_datagram() const override;
+  Status open_channels(const LossyChannels& channels) override { return inner_->open_channels(channels); }
+  size_t max_datagram(PeerId peer) const override;
+  size_t room(PeerId peer) const override { return inner_->room(peer); }
+  void on_room(std::function<void(PeerId)> handler) override { inner_->on_room(std::move(handler)); }
+  std::map<std::string, double> figures() const override { return inner_->figures(); }
   bool is_lost(PeerId peer) const override;
   void set_linger_ms(int linger_ms) override { inner_->set_linger_ms(linger_ms); }
   void close() override;

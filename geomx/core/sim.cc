@@ -69,7 +69,7 @@ PeerId SimTransport::peer_of(const std::string& name) {
 void SimTransport::send(PeerId peer, uint8_t channel, Message message) {
   const std::string& to = names_[peer];
   const Faults& faults = world_.faults();
-  if (channel != 0 && world_.chance() < faults.loss) return;
+  if (channel != 0 && channel != kBulk && world_.chance() < faults.loss) return;
   deliver(to, channel, message);
   if (world_.chance() < faults.duplicate) deliver(to, channel, message);
 }

@@ -88,7 +88,7 @@ class SimTransport : public Transport {
   void send(PeerId peer, uint8_t channel, Message message) override;
   void receive(Receiver receiver, OnRefused, OnLost) override { receiver_ = std::move(receiver); }
   size_t overhead(const Message&) const override { return 0; }
-  size_t max_datagram() const override { return max_datagram_; }
+  size_t max_datagram(PeerId) const override { return max_datagram_; }
   void close() override;
 
  private:

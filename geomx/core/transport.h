@@ -2,12 +2,14 @@
 // roles, keys or rounds.
 //
 // A message is a head and attachments (large payloads that are sent without copying). Channel 0 is reliable: what is
-// sent arrives once, while both ends live. Channels from 1 may lose, double and reorder.
+// sent arrives once, while both ends live. kBulk is too, by whatever way carries most: it keeps no order with channel
+// 0. Channels from 1 may lose, double and reorder.
 //
 // Threads: all calls come from, and all callbacks go to, turns of the node's reactor.
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,13 @@ struct Message {
 
 // A connection, numbered by the transport. Valid until the transport is closed.
 using PeerId = uint32_t;
+
+constexpr uint8_t kBulk = 255;
+
+// Channels that may lose: how many, beside which reliable one. Their priority falls from one to the next.
+struct LossyChannels {
+  uint8_t count = 0;
+};
 
 class Transport {
  public:
@@ -54,8 +63,16 @@ class Transport {
   virtual void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) = 0;
   // Bytes that the transport adds to each message (framing), for the counters.
   virtual size_t overhead(const Message& message) const = 0;
-  // The largest message of a lossy channel; 0: there are no lossy channels.
-  virtual size_t max_datagram() const { return 0; }
+  // Lossy channels from now on, to peers that have them too; until then, and to others, there are none.
+  virtual Status open_channels(const LossyChannels&) { return Status::error("it has no lossy channels"); }
+  // The largest message of a lossy channel to this peer; 0: there are no lossy channels to it.
+  virtual size_t max_datagram(PeerId) const { return 0; }
+  // Bytes of kBulk and lossy channels that it takes now; more would only wait, where nothing can overtake it any more.
+  virtual size_t room(PeerId) const { return SIZE_MAX; }
+  // Called when there is room again, or lossy channels where there were none.
+  virtual void on_room(std::function<void(PeerId)>) {}
+  // What it counts, by name.
+  virtual std::map<std::string, double> figures() const { return {}; }
   // Nothing comes from or goes to this peer any more.
   virtual bool is_lost(PeerId) const { return false; }
   // How long close() waits at most for peers to have read what was sent.

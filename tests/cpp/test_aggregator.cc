@@ -82,7 +82,7 @@ struct Bench {
   }
   void end(uint32_t from, uint32_t round, std::vector<uint32_t> droppable) {
     Writer body;
-    body.varint(droppable.size());
+    body.varint(policies.transport->deadline_us()).varint(droppable.size());
     for (uint32_t part : droppable) body.varint(part);
     Frame frame(FrameKind::end, 0, 0, round);
     frame.body = body.finish();

@@ -178,7 +178,7 @@ constexpr uint32_t kStaleness = 2;
 struct End {
   End(sim::World& world, sim::SimReactor& reactor, std::string name, Tier tier, NodeId self, uint32_t num_servers,
       uint32_t num_members, KeyTable& keys, std::vector<std::string>& failures)
-      : transport(world, reactor, name),
+      : transport(world, reactor, name, 1 << 16),
         link(reactor, transport, tier, counters),
         side{reactor,
              link,

@@ -123,7 +123,7 @@ typedef struct gx_host {
   void (*log)(const struct gx_host*, int level, const char* message); /* levels of Python's logging: 20 info, 30 ... */
   void (*metric)(const struct gx_host*, const char* name, double value); /* added up by name */
   uint64_t (*now_ns)(const struct gx_host*);                             /* the node's clock: virtual in tests */
-  /* Of schedulers, transports and overlays; null for codecs. */
+  /* Of schedulers and overlays; null for others. */
   void (*set_timer)(const struct gx_host*, uint64_t at_ns, uint64_t cookie);
   void (*wake)(const struct gx_host*, uint64_t key, uint32_t part,
                uint32_t round); /* ask again about a part that waits */
@@ -164,7 +164,8 @@ typedef struct gx_codec {
 
   /* The rest may be null. */
   gx_status (*merge)(struct gx_codec*, const gx_slice*, const gx_bytes* in, size_t count, gx_buffer* out, gx_error*);
-  /* How much an encoded part weighs; parts are ranked by it. Null: the sum of its decoded magnitudes. */
+  /* How much an encoded part weighs, as the sum of its decoded magnitudes; parts are ranked by it. Null: the host
+   * decodes it and adds. */
   gx_status (*score)(struct gx_codec*, const gx_slice*, gx_bytes in, double* contribution, gx_error*);
   /* What was encoded and never applied goes back into the residual. */
   gx_status (*give_back)(struct gx_codec*, void* slot, const gx_slice*, gx_bytes lost, gx_error*);
@@ -175,45 +176,46 @@ typedef struct gx_codec {
   void* private_data;
 } gx_codec;
 
-/* ---- transport: which class of service a part gets, and when a round with holes may close
- * ----------------------------- */
+/* ---- transport: which class of service a part gets ------------------------------------------------------------------
+ */
 
 typedef struct gx_class {
-  uint8_t channel; /* 0 reliable */
-  uint8_t droppable;
-  uint16_t reserved;
-  uint32_t deadline_us;
+  uint8_t channel;   /* 0: reliable; lossy ones are of falling priority */
+  uint8_t droppable; /* a round may close without it; it then goes back to who sent it */
+  uint8_t coarse; /* it travels in coarse_codec, where that is smaller; what is lost by it waits for the next round */
+  uint8_t reserved;
 } gx_class;
 
-typedef struct gx_round_view {
+enum {
+  GX_MAY_DROP = 1,       /* some parts may be droppable: senders mark the ends of their rounds */
+  GX_WANTS_DATAGRAMS = 2 /* lossy channels are datagrams, each marked with its priority; else a part of the stream */
+};
+
+/* An instance classes the parts that a node sends up in one domain. When a round with holes closes, the host decides:
+ * when all that is reliable is in, and each sender's end mark and deadline_us after it have passed. */
+typedef struct gx_transport {
   uint32_t struct_size;
-  uint32_t round;
-  uint64_t key;
-  uint32_t num_expected, num_ended, parts_missing_reliable, parts_missing_droppable;
-  const uint64_t* end_ns; /* for each expected sender, when its end mark came; 0: not yet */
-} gx_round_view;
+  uint32_t caps;
+  uint32_t num_channels; /* lossy ones */
+  uint32_t deadline_us;  /* for droppable parts to arrive after their sender's end mark */
+  uint32_t wait_us;      /* for droppable parts to leave, once nothing reliable is before them; 0: for ever */
+  uint32_t reserved;
+  const char* coarse_codec; /* the name of a codec of the same library; null: none */
+  /* All parts of a tensor that go to one server in one round, with the sums of their magnitudes. `out` is zeroed. */
+  gx_status (*classify)(struct gx_transport*, const gx_slice* parts, const double* scores, size_t count, gx_class* out,
+                        gx_error*);
+  void (*on_metric)(struct gx_transport*, const char* name, double value); /* reported by workers: their mean "loss" */
+  void (*release)(struct gx_transport*);
+  void* private_data;
+} gx_transport;
 
-typedef int32_t gx_verdict;
-enum { GX_WAIT = 0, GX_CLOSE = 1 };
-
+/* What became of a part; of overlays. */
 typedef struct gx_delivery {
   uint32_t struct_size;
   uint32_t part, round, member;
   uint64_t key, bytes, rtt_ns;
   uint8_t channel, applied;
 } gx_delivery;
-
-typedef struct gx_transport {
-  uint32_t struct_size;
-  uint32_t num_channels;
-  gx_status (*classify)(struct gx_transport*, const gx_slice* parts, const double* scores, size_t count, gx_class* out,
-                        gx_error*);
-  gx_verdict (*may_close)(struct gx_transport*, const gx_round_view*, uint64_t now_ns);
-  void (*on_delivery)(struct gx_transport*, const gx_delivery*);
-  void (*on_metric)(struct gx_transport*, const char* name, double value); /* the workers' loss, say */
-  void (*release)(struct gx_transport*);
-  void* private_data;
-} gx_transport;
 
 /* ---- scheduler: how tensors are cut, what goes first, how much may be in flight
  * --------------------------------------- */

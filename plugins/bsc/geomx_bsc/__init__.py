@@ -40,6 +40,12 @@ class Bsc(Compression):
     def policy(self) -> Policy:
         return LargeBetweenParties(self)
 
+    def bytes_per_element(self, name: str, length: int, dtype: str) -> float:
+        """A value and about two bytes of index for each element that travels."""
+        if length <= self.size_lower_bound:
+            return super().bytes_per_element(name, length, dtype)
+        return self.ratio * (2 + self.value_bits / 8)
+
     def codecs(self) -> Sequence[NativeCodec]:
         return (NativeCodec(LIBRARY),)
 

@@ -21,6 +21,9 @@ class Fp16(Compression):
     def policy(self) -> Policy:
         return HalfWidth(self)
 
+    def bytes_per_element(self, name: str, length: int, dtype: str) -> float:
+        return 2 if self.wan and dtype in WIDE else super().bytes_per_element(name, length, dtype)
+
     def codecs(self) -> Sequence[NativeCodec]:
         return (NativeCodec(LIBRARY),)
 

@@ -20,6 +20,10 @@ class Mpq(Bsc):
     def policy(self) -> Policy:
         return SizeDecides(self)
 
+    def bytes_per_element(self, name: str, length: int, dtype: str) -> float:
+        of = super() if length > self.size_lower_bound else self.halves()
+        return of.bytes_per_element(name, length, dtype)
+
     def codecs(self) -> Sequence[NativeCodec]:
         return (*super().codecs(), *self.halves().codecs())
 

@@ -1,0 +1,98 @@
+"""transport=dgt in whole clusters, with everything that it must go with. Nothing is lost on loopback, so sums are what
+they are without it; what a late part or a coarse one leaves behind comes with a later round."""
+
+import numpy as np
+import pytest
+
+from geomx.testing import LocalCluster
+
+pytest.importorskip("geomx_dgt", reason="the plugin isn't installed: pip install plugins/dgt")
+
+LENGTH = 3000
+PATIENT = {"deadline_ms": 5000.0, "wait_ms": 5000.0}
+
+
+def summed(cluster, rounds=5, dtype="float32", length=LENGTH):
+    """Each worker pushes small whole numbers; the results are what it gave and what it got, added up."""
+
+    def work(worker):
+        seed = cluster.workers.index(worker)
+        out = np.zeros(length, dtype)
+        given, got = np.zeros(length), np.zeros(length)
+        worker.init("k", out)
+        for number in range(rounds):
+            gradient = np.random.default_rng((seed, number)).integers(-8, 9, length).astype(dtype)
+            worker.report("loss", 1.0 / (number + 1))
+            worker.push_pull("k", gradient, out)
+            given += gradient
+            got += out
+        return given, got
+
+    return cluster.run(work)
+
+
+def transport(**options):
+    return {"name": "dgt", "k": 0.5, "block_bytes": 256, **PATIENT, **options}
+
+
+@pytest.mark.parametrize("mode", ["udp", "tcp"])
+@pytest.mark.parametrize("compression", ["none", "fp16", "bsc", "mpq"])
+def test_every_compression(compression, mode):
+    pytest.importorskip(f"geomx_{compression}" if compression != "none" else "geomx")
+    exact = {"ratio": 1.0} if compression in ("bsc", "mpq") else {}
+    config = {"transport": transport(mode=mode), "compression": {"name": compression, **exact}}
+    with LocalCluster([1, 1], config=config) as cluster:
+        results = summed(cluster)
+        assert cluster.counters("local_server")["dgt.rounds"] > 0
+    total = sum(given for given, _ in results)
+    for _, got in results:
+        np.testing.assert_allclose(got, total, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_several_servers_and_half_types(dtype):
+    config = {"transport": transport(), "topology": {"bigarray_bound": 100}}
+    with LocalCluster([2, 1], global_servers=2, config=config) as cluster:
+        results = summed(cluster, dtype=dtype)
+    for _, got in results:
+        np.testing.assert_array_equal(got, sum(given for given, _ in results))
+
+
+def test_flat_topology_and_adaptive_k():
+    config = {"transport": transport(adaptive_k=True, k=0.8, k_min=0.2)}
+    with LocalCluster([1, 1], flat=True, config=config) as cluster:
+        results = summed(cluster, rounds=10)
+        counted = cluster.counters("worker")
+    for _, got in results:
+        np.testing.assert_array_equal(got, sum(given for given, _ in results))
+    assert 0.2 <= counted["dgt.k_sum"] / counted["dgt.rounds"] < 0.7
+
+
+def test_mixed_sync():
+    config = {"transport": transport(), "sync": {"name": "mixed", "staleness": 0}}
+    settings = {"optimizer": {"name": "sgd", "learning_rate": 1.0}}
+
+    def work(worker):
+        out = np.zeros(LENGTH, np.float32)
+        worker.init("k", out)
+        for _ in range(5):
+            worker.push_pull("k", np.ones(LENGTH, np.float32), out)
+        worker.barrier(world=True)
+        worker.push_pull("k", np.zeros(LENGTH, np.float32), out)
+        return out
+
+    with LocalCluster([1, 1], config=config, settings=settings) as cluster:
+        for weights in cluster.run(work):
+            np.testing.assert_array_equal(weights, np.full(LENGTH, -10, np.float32))
+
+
+def test_four_bits_lose_nothing_for_good():
+    with LocalCluster([1, 1], config={"transport": transport(mode="tcp4bit")}) as cluster:
+        results = summed(cluster, rounds=40)
+        counted = cluster.counters("local_server")
+    assert counted["wan.up_payload_bytes.DGT4"] > 0
+    total = sum(given for given, _ in results)
+    # What is missing is one round's rounding: at most half a step of 8/7 for each party.
+    for _, got in results:
+        assert np.abs(got - total).max() < 2 * 8
+    assert np.abs(results[0][1] - total).mean() < 1.5
