@@ -213,7 +213,7 @@ class Codec:
         answer: str = "gradients",
     ) -> None:
         """plugin: the path of a shared library that has it; make: of a codec in Python. answer: what the servers answer
-        with, "gradients" or "parameters"."""
+        with, "gradients", "parameters" or "deltas" of them."""
     @property
     def wire_id(self) -> str: ...
     @property

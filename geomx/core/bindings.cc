@@ -610,7 +610,10 @@ class PyCodec {
           const std::string& answer) {
     PluginHooks hooks;
     hooks.metric = [counted = metrics_](const std::string& metric, double value) { (*counted)[metric] += value; };
-    hooks.answer = answer == "parameters" ? Content::parameter : Content::gradient;
+    if (answer != "gradients" && answer != "parameters" && answer != "deltas")
+      refuse("answer " + answer + " is not one of gradients, parameters, deltas");
+    hooks.answer = answer == "gradients" ? Content::gradient : Content::parameter;
+    down_ = answer == "deltas" ? Content::delta : hooks.answer;
     registry_.set_hooks(hooks);
     Status status = plugin.empty() ? Status() : registry_.load(plugin);
     is_python_ = !make.is_none();
@@ -729,13 +732,14 @@ class PyCodec {
   static void throw_if(const Status& status) {
     if (!status.ok()) raise({false, Fault::failed, status.message()});
   }
-  static PartView whole(uint64_t length, DType dtype, const std::string& direction) {
+  PartView whole(uint64_t length, DType dtype, const std::string& direction) const {
     PartView view;
     view.length = view.tensor_length = length;
     view.dtype = dtype;
     view.tier = Tier::wan;
     if (direction != "up" && direction != "down") refuse("direction " + direction + " is not one of up, down");
     view.direction = direction == "down" ? Direction::down : Direction::up;
+    view.content = direction == "down" ? down_ : Content::gradient;
     return view;
   }
   Used& slot_of(int number, const std::string& direction, uint64_t length, DType dtype) {
@@ -756,6 +760,7 @@ class PyCodec {
   }
   std::shared_ptr<std::map<std::string, double>> metrics_ = std::make_shared<std::map<std::string, double>>();
   CodecRegistry registry_;
+  Content down_ = Content::gradient;
   bool is_python_ = false;  // then what it returns has no bound
   std::unique_ptr<Codec> codec_;
   std::map<std::pair<int, std::string>, Used> slots_;

@@ -8,6 +8,7 @@ namespace geomx {
 namespace {
 
 constexpr size_t max_reason = 400;
+constexpr size_t max_pipe_name = 100;  // an abstract socket's has at most 107
 constexpr size_t max_entries = 65536;
 constexpr size_t reference_size = 32;
 
@@ -89,6 +90,11 @@ Bytes pack(const Refusal& refusal) {
 }
 
 Bytes pack(const CanRead&) { return Writer("GXL1").bytes(); }
+Bytes pack(const PipeOffer& offer) {
+  return Writer("GXP1").raw(offer.secret.data(), offer.secret.size()).raw(offer.name.data(), offer.name.size()).bytes();
+}
+
+Bytes pack(const PipeFollows&) { return Writer("GXP2").bytes(); }
 Bytes pack(const Bye&) { return Writer("GXE1").bytes(); }
 Bytes pack(const ByeToo&) { return Writer("GXE2").bytes(); }
 
@@ -138,6 +144,17 @@ std::optional<Refusal> parse_refusal(const Bytes& bytes) {
 }
 
 bool is_can_read(const Bytes& bytes) { return Reader(bytes, "GXL1").is_complete(); }
+std::optional<PipeOffer> parse_pipe_offer(const Bytes& bytes) {
+  PipeOffer offer;
+  Reader reader(bytes, "GXP1");
+  reader.raw(offer.secret.data(), offer.secret.size());
+  if (reader.left() > max_pipe_name) return std::nullopt;
+  offer.name.resize(reader.left());
+  reader.raw(offer.name.data(), offer.name.size());
+  return reader.is_complete() && !offer.name.empty() ? std::optional<PipeOffer>(offer) : std::nullopt;
+}
+
+bool is_pipe_follows(const Bytes& bytes) { return Reader(bytes, "GXP2").is_complete(); }
 bool is_bye(const Bytes& bytes) { return Reader(bytes, "GXE1").is_complete(); }
 bool is_bye_too(const Bytes& bytes) { return Reader(bytes, "GXE2").is_complete(); }
 

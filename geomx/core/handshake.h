@@ -44,6 +44,14 @@ struct Refusal {
 };
 // From who opened the connection, after the welcome: your memory can be read here.
 struct CanRead {};
+// From who was connected to, once both can read each other's memory: messages may go past ZeroMQ (local_pipe.h).
+struct PipeOffer {
+  using Secret = std::array<uint8_t, 16>;
+  std::string name;  // of the abstract socket
+  Secret secret{};
+};
+// Whatever else is sent in this direction follows through the pipe.
+struct PipeFollows {};
 // The last message from this side: all that was sent before it should be read.
 struct Bye {};
 // It has been; nothing follows from here either. Only then is the connection closed: a TCP socket that is closed with
@@ -68,6 +76,8 @@ Bytes pack(const Hello&);
 Bytes pack(const Welcome&);
 Bytes pack(const Refusal&);
 Bytes pack(const CanRead&);
+Bytes pack(const PipeOffer&);
+Bytes pack(const PipeFollows&);
 Bytes pack(const Bye&);
 Bytes pack(const ByeToo&);
 Bytes pack(const Blocks&);
@@ -78,6 +88,8 @@ std::optional<Hello> parse_hello(const Bytes&);
 std::optional<Welcome> parse_welcome(const Bytes&);
 std::optional<Refusal> parse_refusal(const Bytes&);
 bool is_can_read(const Bytes&);
+std::optional<PipeOffer> parse_pipe_offer(const Bytes&);
+bool is_pipe_follows(const Bytes&);
 bool is_bye(const Bytes&);
 bool is_bye_too(const Bytes&);
 std::optional<Blocks> parse_blocks(const Bytes&);

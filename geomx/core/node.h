@@ -148,6 +148,7 @@ class Node {
   void on_spec(KeySpec spec);
   void on_sealed();
   Status choose_codecs(Key& key);
+  Status choose_content(Key& key, Tier tier);
   void offer_to_plugins();
   // Known once configuring is over.
   Content answer() const { return optimizer_.empty() || optimizer_ == "none" ? Content::gradient : Content::parameter; }

@@ -308,20 +308,28 @@ Status Node::choose_codecs(Key& key) {
       if (hooks_.choose)
         status = hooks_.choose(key.spec.name, key.spec.length(), key.spec.dtype, tier, direction, &choice);
       if (status.ok()) key.codec[size_t(tier)][size_t(direction)] = codec(choice, &status);
-      // Weights come down where the servers have an optimizer: what carries gradients alone leaves them as they are.
-      if (status.ok() && direction == Direction::down && !key.codec_of(tier, direction).carries(answer()))
-        key.codec[size_t(tier)][size_t(direction)] = codec(CodecChoice(), &status);
+      if (status.ok() && direction == Direction::down) status = choose_content(key, tier);
       if (status.ok() && !key.codec_of(tier, direction).takes(key.spec.dtype))
         status = Status::error("codec " + choice.name + " does not take " + name_of(key.spec.dtype));
-      if (status.ok() && root_ && sync_.is_mixed && tier == Tier::wan && direction == Direction::down &&
-          key.codec_of(tier, direction).scope() != CodecScope::part)
-        status = Status::error("codec " + choice.name +
-                               " looks at whole tensors, which sync=mixed never has at one time "
-                               "on the way down; use another codec there, or sync=fsa");
       if (!status.ok()) return Status::error("key \"" + key.spec.name + "\": " + status.message());
     }
   }
   return {};
+}
+
+// Parameters come down where the servers have an optimizer: as they are, or as differences to what their receivers
+// have. What carries gradients alone is not used there.
+Status Node::choose_content(Key& key, Tier tier) {
+  Content& content = key.content[size_t(tier)][size_t(Direction::down)];
+  std::shared_ptr<Codec>& codec_down = key.codec[size_t(tier)][size_t(Direction::down)];
+  Status status;
+  content = answer();
+  if (codec_down->carries(content)) return status;
+  if (content == Content::parameter && codec_down->carries(Content::delta))
+    content = Content::delta;
+  else
+    codec_down = codec(CodecChoice(), &status);
+  return status;
 }
 
 // One instance for each name and parameters; what differs between keys is in the slots.

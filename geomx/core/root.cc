@@ -43,10 +43,11 @@ void Root::want(uint32_t index, uint32_t part) {
   aggregator_->set_value(index, part, 0, zeros(size_t(key.parts[part].length) * size_of(key.spec.dtype)));
 }
 
-void Root::gave(uint32_t index, uint32_t part, uint32_t line) {
+void Root::gave(uint32_t index, uint32_t part, uint32_t line, const void* values) {
   auto weights = weights_.find({index, part});
   if (!updater_ || weights == weights_.end()) return;
-  updater_->gave(side_.keys.find(index)->view(part, 0, side_.tier, Direction::up), line, weights->second.data());
+  updater_->gave(side_.keys.find(index)->view(part, 0, side_.tier, Direction::up), line,
+                 values != nullptr ? values : weights->second.data());
 }
 
 void Root::initial(uint32_t index, uint32_t part, Bytes raw) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "address.h"
 
@@ -181,6 +183,7 @@ void ZmqTransport::close() {
   loop_.remove(this);
   for (const std::unique_ptr<Peer>& peer : peers_) {
     close_socket(&peer->dealer, 0);
+    peer->pipe.reset();
     std::lock_guard<std::mutex> lock(peer->returns->mutex);
     peer->returns->transport = nullptr;
   }
@@ -290,6 +293,12 @@ bool ZmqTransport::append_descriptors(std::vector<pollfd>* descriptors) {
   for (const std::unique_ptr<Peer>& peer : peers_) {
     const bool has_some = peer->dealer.append_descriptors(descriptors);
     is_ready = is_ready || has_some;
+    // Only now: it may have been lost by what came through its own pipe.
+    if (peer->state == Peer::State::lost && peer->pipe != nullptr && !peer->pipe->has_unsent()) peer->pipe.reset();
+    if (peer->pipe == nullptr || !(peer->is_pipe_read || peer->pipe->has_unsent())) continue;
+    peer->pipe_place = descriptors->size();
+    const int wanted = (peer->is_pipe_read ? POLLIN : 0) | (peer->pipe->has_unsent() ? POLLOUT : 0);
+    descriptors->push_back({peer->pipe->fd(), static_cast<short>(wanted), 0});
   }
   // A connection that has ended is judged when it was read.
   for (const std::unique_ptr<Peer>& peer : peers_) {
@@ -301,8 +310,35 @@ bool ZmqTransport::append_descriptors(std::vector<pollfd>* descriptors) {
 }
 
 void ZmqTransport::read(const std::vector<pollfd>& descriptors) {
+  for (size_t i = 0; i < peers_.size() && !is_closed_; ++i) {
+    Peer& peer = *peers_[i];
+    const size_t place = std::exchange(peer.pipe_place, SIZE_MAX);
+    const int told = place < descriptors.size() ? descriptors[place].revents : 0;
+    if (peer.pipe == nullptr || told == 0) continue;
+    if ((told & POLLOUT) != 0 && !peer.pipe->flush()) end(peer);
+    if ((told & ~POLLOUT) == 0) continue;
+    if (peer.is_pipe_read) {
+      read_pipe(peer);
+    } else {
+      peer.pipe.reset();  // of a lost peer, which won't read what is left
+    }
+  }
   read_router(descriptors);
   for (size_t i = 0; i < peers_.size() && !is_closed_; ++i) read_dealer(*peers_[i], descriptors);
+}
+
+// False: there is nothing more in it.
+bool ZmqTransport::read_pipe(Peer& peer) {
+  if (!peer.is_pipe_read || is_closed_) return false;
+  const auto take = [&](std::vector<Bytes> frames) { on_frames(peer, std::move(frames)); };
+  const LocalPipe::Found found = peer.pipe->receive(max_bytes_a_turn, take);
+  if (found == LocalPipe::Found::more) return true;
+  if (found == LocalPipe::Found::garbage) refuse("a malformed message in the pipe, " + peer.name);
+  if (found != LocalPipe::Found::nothing) {  // the connection's end is told by ZeroMQ too, but perhaps later
+    peer.is_pipe_read = false;
+    end(peer);
+  }
+  return false;
 }
 
 // Events first: a peer whose end is among them is lost only when its socket has nothing more to read.
@@ -384,13 +420,13 @@ bool ZmqTransport::read_messages(Socket& from, Peer* dealer_of) {
     if (frames.size() > max_frames) {
       refuse("a message of " + std::to_string(frames.size()) + " frames");
     } else if (dealer_of != nullptr) {
-      on_frames(*dealer_of, std::move(frames), 0);
+      take_zmq(*dealer_of, frames, 0);
     } else {
       const auto found = by_routing_id_.find(std::string(frames[0]->text()));
       if (found == by_routing_id_.end()) {
         on_stranger(frames);
       } else if (frames.size() > 1) {
-        on_frames(*peers_[found->second], std::move(frames), 1);
+        take_zmq(*peers_[found->second], frames, 1);
       }
     }
     if (is_closed_ || (dealer_of != nullptr && dealer_of->dealer.socket == nullptr)) return false;
@@ -405,6 +441,12 @@ bool ZmqTransport::receive_frames(void* socket, Frames* frames) {
     frames->push_back(std::move(frame));
   } while (zmq_msg_more(&frames->back()->message));
   return true;
+}
+
+void ZmqTransport::take_zmq(Peer& peer, const Frames& frames, size_t first) {
+  std::vector<Bytes> contents;
+  for (size_t i = first; i < frames.size(); ++i) contents.push_back(Frame::bytes(frames[i]));
+  on_frames(peer, std::move(contents));
 }
 
 // ---- strangers and greetings ---------------------------------------------------------------------------------------
@@ -484,24 +526,25 @@ void ZmqTransport::on_welcome(Peer& peer, const Welcome& welcome) {
   peer.unconfirmed.clear();
   peer.can_read_ours = arena_ != nullptr && welcome.can_read_yours;
   if (arena_ != nullptr) peer.memory = ForeignMemory::open(welcome.offer);
-  if (peer.memory != nullptr) send_internal(peer, pack(CanRead{}));
+  if (peer.memory != nullptr && !peer.is_leaving) send_internal(peer, pack(CanRead{}));
 }
 
 // ---- what peers send -----------------------------------------------------------------------------------------------
 
-void ZmqTransport::on_frames(Peer& peer, Frames frames, size_t first) {
+void ZmqTransport::on_frames(Peer& peer, std::vector<Bytes> frames) {
   if (peer.state == Peer::State::lost) return;
-  if (frames[first]->size() == 0) return on_internal(peer, frames, first);
+  if (frames[0].empty()) return on_internal(peer, frames);
   if (peer.state != Peer::State::open) return refuse("a message without a welcome before it, " + peer.name);
   Message message;
-  message.head = Frame::bytes(frames[first]);
-  for (size_t i = first + 1; i < frames.size(); ++i) message.attachments.push_back(Frame::bytes(frames[i]));
+  message.head = std::move(frames[0]);
+  message.attachments.assign(std::make_move_iterator(frames.begin() + 1), std::make_move_iterator(frames.end()));
+  frames.clear();
   deliver(peer, std::move(message));
 }
 
-void ZmqTransport::on_internal(Peer& peer, const Frames& frames, size_t first) {
-  const Bytes content = frames.size() > first + 1 ? Frame::bytes(frames[first + 1]) : Bytes();
-  const bool is_alone = frames.size() == first + 2;
+void ZmqTransport::on_internal(Peer& peer, const std::vector<Bytes>& frames) {
+  const Bytes content = frames.size() > 1 ? frames[1] : Bytes();
+  const bool is_alone = frames.size() == 2;
   if (is_alone && peer.state == Peer::State::greeting) {
     if (const auto welcome = parse_welcome(content)) return on_welcome(peer, *welcome);
     if (const auto refusal = parse_refusal(content)) {
@@ -509,8 +552,8 @@ void ZmqTransport::on_internal(Peer& peer, const Frames& frames, size_t first) {
     }
   } else if (is_alone && on_control(peer, content)) {
     return;
-  } else if (peer.state == Peer::State::open && frames.size() > first + 2) {
-    return on_blocks(peer, frames, first);
+  } else if (peer.state == Peer::State::open && frames.size() > 2) {
+    return on_blocks(peer, frames);
   }
   refuse("a malformed message of the transport, " + peer.name);
 }
@@ -518,8 +561,13 @@ void ZmqTransport::on_internal(Peer& peer, const Frames& frames, size_t first) {
 bool ZmqTransport::on_control(Peer& peer, const Bytes& content) {
   if (is_can_read(content)) {
     peer.can_read_ours = arena_ != nullptr;
+    if (peer.can_read_ours && peer.memory != nullptr) offer_pipe(peer);
   } else if (const auto returns = parse_returns(content)) {
     for (uint64_t loan : returns->loans) peer.loans.erase(loan);
+  } else if (const auto offer = parse_pipe_offer(content); offer && arena_ != nullptr && peer.pipe == nullptr) {
+    open_pipe(peer, *offer);
+  } else if (is_pipe_follows(content) && !peer.is_pipe_read) {
+    on_pipe_follows(peer);
   } else if (is_bye(content)) {
     on_bye(peer);
   } else if (is_bye_too(content) && peer.is_leaving) {
@@ -528,6 +576,33 @@ bool ZmqTransport::on_control(Peer& peer, const Bytes& content) {
     return false;
   }
   return true;
+}
+
+void ZmqTransport::offer_pipe(Peer& peer) {
+  if (pipe_listener_ == nullptr) pipe_listener_ = PipeListener::create();
+  if (pipe_listener_ == nullptr || !peer.pipe_offer.name.empty()) return;
+  peer.pipe_offer = pipe_listener_->offer();
+  if (!peer.pipe_offer.name.empty()) send_internal(peer, pack(peer.pipe_offer));
+}
+
+// Where it can't be opened, all stays as it is. After the goodbye nothing new begins: the other side may be gone.
+void ZmqTransport::open_pipe(Peer& peer, const PipeOffer& offer) {
+  if (peer.is_leaving) return;
+  std::unique_ptr<LocalPipe> pipe = LocalPipe::connect(offer);
+  if (pipe == nullptr) return;
+  send_internal(peer, pack(PipeFollows{}));
+  peer.pipe = std::move(pipe);
+}
+
+// From who opened it: it waits at our listener. From the other side: it has found it.
+void ZmqTransport::on_pipe_follows(Peer& peer) {
+  if (peer.pipe == nullptr && !peer.pipe_offer.name.empty()) {
+    std::unique_ptr<LocalPipe> pipe = pipe_listener_->accept(peer.pipe_offer);
+    if (pipe != nullptr) send_internal(peer, pack(PipeFollows{}));
+    peer.pipe = std::move(pipe);
+  }
+  if (peer.pipe == nullptr) return lose(peer, "the connection " + peer.name + " is lost: its pipe was not found");
+  peer.is_pipe_read = true;
 }
 
 // When both leave at once, each still waits for the other's answer.
@@ -539,12 +614,12 @@ void ZmqTransport::on_bye(Peer& peer) {
 }
 
 // The attachments that lie in shared memory take their places among those that came through the socket.
-void ZmqTransport::on_blocks(Peer& peer, const Frames& frames, size_t first) {
-  const auto parsed = parse_blocks(Frame::bytes(frames[first + 1]));
+void ZmqTransport::on_blocks(Peer& peer, const std::vector<Bytes>& frames) {
+  const auto parsed = parse_blocks(frames[1]);
   if (!parsed || peer.memory == nullptr) return refuse("a malformed reference to shared memory, " + peer.name);
   Message message;
-  message.head = Frame::bytes(frames[first + 2]);
-  size_t next_frame = first + 3, next_block = 0;
+  message.head = frames[2];
+  size_t next_frame = 3, next_block = 0;
   while (next_block < parsed->blocks.size() || next_frame < frames.size()) {
     const size_t place = message.attachments.size();
     if (next_block < parsed->blocks.size() && parsed->blocks[next_block].attachment == place) {
@@ -555,7 +630,7 @@ void ZmqTransport::on_blocks(Peer& peer, const Frames& frames, size_t first) {
       if (!status.ok()) return refuse(status.message() + ", " + peer.name);
       message.attachments.push_back(std::move(view));
     } else if (next_frame < frames.size()) {
-      message.attachments.push_back(Frame::bytes(frames[next_frame++]));
+      message.attachments.push_back(frames[next_frame++]);
     } else {
       return refuse("a reference to shared memory for attachment " +
                     std::to_string(parsed->blocks[next_block].attachment) + " of " + std::to_string(place) + ", " +
@@ -579,7 +654,8 @@ void ZmqTransport::end(Peer& peer) {
 }
 
 void ZmqTransport::finish_ended(Peer& peer) {
-  if (!peer.is_ending || is_closed_) return;
+  if (!peer.is_ending || is_closed_ || read_pipe(peer)) return;
+  if (peer.state == Peer::State::lost) return;
   peer.is_ending = false;
   const std::string why = "the other side closed it";
   if (peer.state == Peer::State::open) return lose(peer, "the connection " + peer.name + " is lost: " + why);
@@ -595,6 +671,7 @@ void ZmqTransport::lose(Peer& peer, const std::string& why, int linger_ms) {
   peer.is_leaving = false;
   peer.is_ending = false;
   close_socket(&peer.dealer, linger_ms);
+  peer.is_pipe_read = false;
   by_routing_id_.erase(peer.routing_id);
   peer.unconfirmed.clear();
   peer.loans.clear();
@@ -687,6 +764,7 @@ void ZmqTransport::send_frames(Peer& peer, std::vector<Bytes> frames) {
 // False: nobody is at the other end any more. Between two tries to connect there is no socket; the frames are sent
 // when there is one again.
 bool ZmqTransport::write_frames(Peer& peer, const std::vector<Bytes>& frames) {
+  if (peer.pipe != nullptr) return peer.pipe->send(frames);
   Socket& used = socket_of(peer);
   void* socket = used.socket;
   if (socket == nullptr) return peer.state == Peer::State::greeting;

@@ -1,5 +1,5 @@
-// The transport of real nodes: ZeroMQ over TCP, and memory that is shared with peers of the same host for what is
-// large.
+// The transport of real nodes: ZeroMQ over TCP; with peers of the same host, memory that is shared for what is large
+// and a pipe of our own for the rest (local_pipe.h), while the connection of ZeroMQ tells whether they are still there.
 //
 // One ROUTER listens; each connection that we open has a DEALER; peers that connected to us are answered on the
 // connection that they opened, so a node behind NAT is a full peer. Nobody's message reaches the node before its
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "handshake.h"
+#include "local_pipe.h"
 #include "loop.h"
 #include "shared_memory.h"
 #include "transport.h"
@@ -45,6 +46,7 @@ class ZmqTransport : public Transport, private Loop::Source {
 
   bool is_lost(PeerId peer) const override { return peers_[peer]->state == Peer::State::lost; }
   bool shares_memory_with(PeerId peer) const { return peers_[peer]->can_read_ours; }
+  bool has_pipe_to(PeerId peer) const { return peers_[peer]->pipe != nullptr && peers_[peer]->is_pipe_read; }
   // Of this node's shared memory, by who allocated it here and by peers that hold it.
   size_t shared_bytes() const { return arena_ == nullptr ? 0 : arena_->used_bytes(); }
   // 0: what waits to leave is dropped.
@@ -89,6 +91,11 @@ class ZmqTransport : public Transport, private Loop::Source {
     bool can_read_ours = false;
     std::unique_ptr<ForeignMemory> memory;  // theirs, where we can read it
     std::unordered_map<uint64_t, Bytes> loans;
+    // What is sent goes through the pipe once there is one, what comes in once the other side has said so.
+    std::unique_ptr<LocalPipe> pipe;
+    PipeOffer pipe_offer;  // ours to them
+    bool is_pipe_read = false;
+    size_t pipe_place = SIZE_MAX;  // as a Socket's
     std::shared_ptr<ReturnQueue> returns;
   };
   // A connection that somebody opened to us and that isn't closed.
@@ -105,6 +112,7 @@ class ZmqTransport : public Transport, private Loop::Source {
   void read(const std::vector<pollfd>& descriptors) override;
   void read_router(const std::vector<pollfd>& descriptors);
   void read_dealer(Peer& peer, const std::vector<pollfd>& descriptors);
+  bool read_pipe(Peer& peer);
 
   Socket open_socket(int type, int events);
   void close_socket(Socket* socket, int linger_ms);
@@ -116,6 +124,7 @@ class ZmqTransport : public Transport, private Loop::Source {
   void read_dealer_events(Peer& peer);
   bool read_messages(Socket& from, Peer* dealer_of);
   bool receive_frames(void* socket, Frames* frames);
+  void take_zmq(Peer& peer, const Frames& frames, size_t first);
 
   void open_connection(Peer& peer);
   void reopen_later(Peer& peer);
@@ -132,12 +141,15 @@ class ZmqTransport : public Transport, private Loop::Source {
   std::string why_not(const Hello& hello, const std::string& host) const;
   void greet(const Frames& frames, const Hello& hello, const std::string& host);
   void watch(Peer& peer, int fd);
-  void on_frames(Peer& peer, Frames frames, size_t first);
-  void on_internal(Peer& peer, const Frames& frames, size_t first);
+  void on_frames(Peer& peer, std::vector<Bytes> frames);
+  void on_internal(Peer& peer, const std::vector<Bytes>& frames);
   void on_welcome(Peer& peer, const Welcome& welcome);
   bool on_control(Peer& peer, const Bytes& content);
   void on_bye(Peer& peer);
-  void on_blocks(Peer& peer, const Frames& frames, size_t first);
+  void offer_pipe(Peer& peer);
+  void open_pipe(Peer& peer, const PipeOffer& offer);
+  void on_pipe_follows(Peer& peer);
+  void on_blocks(Peer& peer, const std::vector<Bytes>& frames);
   void deliver(Peer& peer, Message message);
 
   void send_frames(Peer& peer, std::vector<Bytes> frames);
@@ -159,6 +171,7 @@ class ZmqTransport : public Transport, private Loop::Source {
   std::unordered_map<int, Accepted> accepted_;  // by file descriptor
   bool is_failure_told_ = false;                // of the connection whose end is the next event
   std::shared_ptr<Arena> arena_;
+  std::unique_ptr<PipeListener> pipe_listener_;
   uint64_t last_loan_ = 0;
   std::vector<std::pair<Bytes, Bytes>> copies_;  // of this turn: what goes to many peers is copied once
   std::shared_ptr<bool> is_alive_;               // for timers

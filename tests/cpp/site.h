@@ -68,6 +68,12 @@ struct Site {
     return shares;
   }
 
+  bool has_pipe_to(PeerId peer) {
+    bool has_pipe = false;
+    loop.call([&] { has_pipe = transport->has_pipe_to(peer); });
+    return has_pipe;
+  }
+
   template <typename Condition>
   bool wait(Condition is_met, int seconds = 20) {
     std::unique_lock<std::mutex> lock(mutex);

@@ -21,7 +21,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto welcome = parse_welcome(input)) expect_same(pack(*welcome), input);
   if (const auto blocks = parse_blocks(input)) expect_same(pack(*blocks), input);
   if (const auto returns = parse_returns(input)) expect_same(pack(*returns), input);
+  if (const auto offer = parse_pipe_offer(input)) expect_same(pack(*offer), input);
   parse_refusal(input);
+  is_pipe_follows(input);
   is_can_read(input);
   is_bye(input);
   is_bye_too(input);
