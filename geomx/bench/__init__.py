@@ -12,8 +12,13 @@ from typing import Any
 from geomx.errors import ConfigError
 from geomx.plugins import offers
 
-BUILT_IN = {"kv": "geomx.bench.kv:run", "codec": "geomx.bench.codec:run", "traffic": "geomx.bench.traffic:run",
-            "wan": "geomx.bench.wan:run"}  # fmt: skip
+BUILT_IN = {
+    "kv": "geomx.bench.kv:run",
+    "codec": "geomx.bench.codec:run",
+    "traffic": "geomx.bench.traffic:run",
+    "trace": "geomx.bench.trace:run",
+    "wan": "geomx.bench.wan:run",
+}
 
 
 @dataclass(frozen=True)
