@@ -88,15 +88,16 @@ def _in_turns(ours: Call, theirs: Call, turns: int) -> tuple[float, float]:
     return best[0], best[1]
 
 
-def find(choice: CodecChoice, options: Any) -> _core.Codec:
-    """What a policy chose, among the codecs that its compression brings. Raises ConfigError."""
+def find(choice: CodecChoice, options: Any, answer: str = "gradients") -> _core.Codec:
+    """What a policy chose, among the codecs that its compression brings. answer: as `_core.Codec` takes it. Raises
+    ConfigError."""
     if choice.name == "identity":
         return _core.Codec("identity")
     for codec in options.codecs():
         if getattr(codec, "name", None) == choice.name:
-            return _core.Codec(choice.name, choice.params, make=codec.make)
+            return _core.Codec(choice.name, choice.params, make=codec.make, answer=answer)
         try:
-            return _core.Codec(choice.name, choice.params, str(codec.path))
+            return _core.Codec(choice.name, choice.params, str(codec.path), answer=answer)
         except (_core.Refused, AttributeError):
             continue
     raise ConfigError(f"no codec is called {choice.name}")
