@@ -12,7 +12,7 @@ from typing import Any
 from geomx.errors import ConfigError
 from geomx.plugins import offers
 
-BUILT_IN = {name: f"geomx.bench.{name}:run" for name in ("kv", "codec", "traffic", "accuracy")}
+BUILT_IN = {name: f"geomx.bench.{name}:run" for name in ("kv", "codec", "traffic", "trace", "accuracy")}
 
 
 @dataclass(frozen=True)
