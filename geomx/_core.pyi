@@ -228,6 +228,8 @@ class Codec:
     def metrics(self) -> dict[str, float]:
         """What it has counted."""
     def takes(self, dtype: str) -> bool: ...
+    def carries(self, content: str) -> bool:
+        """gradient, parameter or delta."""
     def encode(self, values: NDArray[Any], slot: int = 0, direction: str = "up") -> bytes:
         """The next round of this slot, as one part."""
     def encode_parts(self, values: NDArray[Any], part_length: int, slot: int = 0, direction: str = "up") -> list[bytes]:

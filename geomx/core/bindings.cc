@@ -670,6 +670,12 @@ class PyCodec {
   }
   bool keeps_residual() const { return codec_->keeps_residual(); }
   bool can_merge() const { return codec_->can_merge(); }
+  bool carries(const std::string& content) const {
+    const std::vector<std::string> words = {"gradient", "parameter", "delta"};
+    const auto found = std::find(words.begin(), words.end(), content);
+    if (found == words.end()) refuse("content " + content + " is not one of gradient, parameter, delta");
+    return codec_->carries(Content(found - words.begin()));
+  }
   bool takes(const std::string& dtype) const { return codec_->takes(dtype_named(dtype)); }
   std::map<std::string, double> metrics() const { return *metrics_; }
 
@@ -1033,6 +1039,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("can_merge", &PyCodec::can_merge)
       .def_prop_ro("metrics", &PyCodec::metrics)
       .def("takes", &PyCodec::takes, "dtype"_a)
+      .def("carries", &PyCodec::carries, "content"_a)
       .def("encode", &PyCodec::encode, "values"_a, "slot"_a = 0, "direction"_a = "up")
       .def("encode_parts", &PyCodec::encode_parts, "values"_a, "part_length"_a, "slot"_a = 0, "direction"_a = "up")
       .def("decode", &PyCodec::decode, "data"_a, "length"_a, "dtype"_a, "slot"_a = 0, "direction"_a = "up")
