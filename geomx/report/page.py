@@ -64,9 +64,15 @@ def _tiles(groups: Sequence[Group]) -> str:
 def _table(groups: Sequence[Group]) -> str:
     if len(groups) == 1:
         return ""
-    columns: list[tuple[str, Callable[[Group], str]]] = [("seeds", lambda g: str(len(g.runs))), ("accuracy", lambda g: _range(g, "accuracy")),
-               ("loss", lambda g: _range(g, "loss")), ("seconds", lambda g: _range(g, "seconds")),
-               ("to target, s", _reached), ("WAN", lambda g: size(g.wan_bytes)), ("cost", _cost)]  # fmt: skip
+    columns: list[tuple[str, Callable[[Group], str]]] = [
+        ("seeds", lambda g: str(len(g.runs))),
+        ("accuracy", lambda g: _range(g, "accuracy")),
+        ("loss", lambda g: _range(g, "loss")),
+        ("seconds", lambda g: _range(g, "seconds")),
+        ("to target, s", _reached),
+        ("WAN", lambda g: size(g.wan_bytes)),
+        ("cost", _cost),
+    ]
     shown = [(name, cells) for name, of in columns if any(cells := [of(g) for g in groups])]
     rows = ""
     for i, g in enumerate(groups):
