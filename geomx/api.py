@@ -127,6 +127,7 @@ class PartInfo:
     dtype: str  # of the tensor; halves are given and taken as float32
     tier: str  # lan, wan
     direction: str  # up, down
+    content: str = "gradient"  # of the values: gradient, parameter, delta
 
 
 class Codec:
@@ -141,6 +142,9 @@ class Codec:
     wire_id: ClassVar[str]  # four ASCII letters, travel in each frame: other bytes need another id
     scope: ClassVar[str] = "part"  # "part", or "tensor": prepare() sees all values before the parts are encoded
     lossy: ClassVar[bool] = False  # decode gives other values than encode got
+    # What it may be chosen for. A delta is what parameters are less what their receivers have of them: what encode
+    # leaves out of it must not be kept, it is in the next round's delta. What carries parameters never gets deltas.
+    carries: ClassVar[tuple[str, ...]] = ("gradient", "parameter", "delta")
     mergeable: ClassVar[bool] = False  # merge() adds encoded parts exactly
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float16", "bfloat16", "float64")
 

@@ -80,8 +80,12 @@ void Aggregator::take_push(NodeId from, Frame frame) {
     return;
   }
   if (checks_contributors_ && line.in.intersects(frame.contributors)) return refuse_overlap(frame, line);
-  (void)from;
-  add_in(*side_.keys.find(frame.key), line, frame);
+  {
+    TraceEvent event = side_.event(TraceKind::merge, Direction::up, frame.key, frame.part, frame.round);
+    event.peer = from.packed();
+    const TraceSpan span(side_.trace, event);
+    add_in(*side_.keys.find(frame.key), line, frame);
+  }
   judge(frame.key, frame.part, index);
 }
 
@@ -209,6 +213,7 @@ void Aggregator::judge_droppable(uint32_t index, uint32_t line_index, uint32_t r
     const Line& line = p.lines[line_index];
     if (line.open < round) may = false;  // an older round of it is still out
     if (line.open != round || line.is_closed) continue;
+    if (wanted.empty() && line.in.empty()) continue;  // another line's round
     may = may && (!waits_for_ends_ || may_miss(state, round, part, wanted - line.in));
     open.push_back(part);
   }
@@ -232,6 +237,7 @@ void Aggregator::close(uint32_t index, uint32_t part, uint32_t line_index) {
   const Key& key = *side_.keys.find(index);
   Line& line = state_of(index).parts[part].lines[line_index];
   line.is_closed = true;
+  trace_open(index, part, line);
   line.owed = expected(index, line_index, line.open) | line.in;
   side_.counters.of(side_.tier).missing_parts += line.owed.count() - line.in.count();
   Frame frame(FrameKind::push, index, part, line.open);
@@ -254,20 +260,45 @@ void Aggregator::close(uint32_t index, uint32_t part, uint32_t line_index) {
   upstream_.offer(index, part, line_index, line.open, std::move(sum), contributors, line.priority);
 }
 
+// How long the round was open: since its first contribution.
+void Aggregator::trace_open(uint32_t index, uint32_t part, const Line& line) const {
+  if (side_.trace == nullptr || !side_.trace->covers(line.open) || line.in.empty()) return;
+  TraceEvent event = side_.event(TraceKind::open, Direction::up, index, part, line.open);
+  event.end_ns = Trace::now_ns();
+  event.begin_ns = event.end_ns - int64_t(side_.reactor.now_us() - line.since_us) * 1000;
+  side_.trace->add(event);
+}
+
 void Aggregator::finish(uint32_t index, uint32_t part, uint32_t line_index, Bytes value) {
-  const uint32_t round = state_of(index).parts[part].lines[line_index].open;
+  const Key& key = *side_.keys.find(index);
+  Part& p = state_of(index).parts[part];
+  const uint32_t round = p.lines[line_index].open;
+  if (key.is_delta(side_.tier)) {
+    // At the top members that ask before the first round all get the initial value.
+    if (!sync_.is_mixed && upstream_.is_top() && round == 1 && p.has_value)
+      lane_.set_base(index, part, line_index, from_raw(key.spec.dtype, p.value));
+    if (sync_.is_mixed) p.value = to_raw(key.spec.dtype, value);
+  }
   std::vector<Encoded> ready;
-  lane_.offer(index, part, round, std::move(value), 0, &ready);
+  lane_.offer(index, part, round, std::move(value), 0, &ready, line_index);
   for (const Encoded& encoded : ready) answer(index, encoded.part, line_index, encoded);
 }
 
-void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, const Encoded& encoded) {
+void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, Encoded encoded) {
   const Key& key = *side_.keys.find(index);
   State& state = state_of(index);
   Part& p = state.parts[part];
   Line& line = p.lines[line_index];
-  p.value = own(encoded.bytes, line.owed);
-  p.codec = encoded.codec;
+  if (key.is_delta(side_.tier)) {
+    p.codec = kRawWireId;
+    if (!sync_.is_mixed) p.value = Bytes();  // the lane's base is
+    lane_.sent(encoded, line_index);
+    upstream_.gave(index, part, line_index, lane_.base(index, part, line_index).data());
+  } else {
+    encoded.bytes = own(encoded.bytes, line.owed);
+    p.value = encoded.bytes;
+    p.codec = encoded.codec;
+  }
   p.has_value = true;
   p.is_wanted = false;
   line.last_in = std::move(line.in);
@@ -280,9 +311,9 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
   if (side_.policies.overlay) {
     const PartView view = key.view(part, line.open - 1, side_.tier, Direction::down);
     for (const auto& [first, forward] : side_.policies.overlay->down(view, owed))
-      send_value(key, part, line, side_.node_of(first), forward, encoded.rank);
+      send_value(key, part, line, side_.node_of(first), forward, encoded);
   } else {
-    owed.for_each([&](uint32_t rank) { send_value(key, part, line, side_.node_of(rank), {}, encoded.rank); });
+    owed.for_each([&](uint32_t rank) { send_value(key, part, line, side_.node_of(rank), {}, encoded); });
   }
   serve_waiters(index, part);
   if (sync_.is_mixed && sync_.staleness) {
@@ -301,19 +332,33 @@ Bytes Aggregator::own(const Bytes& value, const MemberSet& receivers) {
   return copy;
 }
 
+// What is there without a round: for a member that gets differences what it has, or will have when they are with it.
+Encoded Aggregator::whole_value(const Key& key, uint32_t part, uint32_t line, bool is_member) {
+  const Part& p = states_.find(key.spec.index)->parts[part];
+  Encoded out;
+  out.bytes = p.value;
+  out.codec = p.codec;
+  if (!key.is_delta(side_.tier) || (sync_.is_mixed && !is_member)) return out;
+  const Bytes& base = lane_.base(key.spec.index, part, line);
+  if (base.empty()) return out;
+  const Bytes raw = to_raw(key.spec.dtype, base);
+  out.bytes = Bytes::copy(raw.data(), raw.size());
+  return out;
+}
+
 void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
-                            int64_t rank) {
+                            const Encoded& encoded) {
   const Part& p = states_.find(key.spec.index)->parts[part];
   Frame frame(FrameKind::value, key.spec.index, part, line.open - 1);
-  frame.codec = p.codec;
-  frame.body = p.value;
+  frame.codec = encoded.codec;
+  frame.body = encoded.bytes;
   frame.forward = forward;
   if (frame.round == 0) frame.flags |= kInit;
   if (line.last_in == expected(key.spec.index, uint32_t(&line - p.lines.data()), frame.round))
     frame.flags |= kEveryone;
   else
     frame.contributors = line.last_in;
-  side_.link.send_ranked(to, std::move(frame), rank, 0);
+  side_.link.send_ranked(to, std::move(frame), encoded.rank, 0);
 }
 
 void Aggregator::take_pull(NodeId from, const Frame& frame) {
@@ -339,13 +384,15 @@ void Aggregator::serve_waiters(uint32_t index, uint32_t part_index) {
   std::vector<Waiter> still;
   for (const Waiter& waiter : part.waiters) {
     const bool counts = contributes(waiter.who);
-    const Line& line = part.lines[counts ? line_of(side_.contributor_of(waiter.who)) : 0];
+    const uint32_t line_index = counts ? line_of(side_.contributor_of(waiter.who)) : 0;
+    const Line& line = part.lines[line_index];
     if (waiter.asks_above || (counts && line.open - 1 < waiter.min_round)) {
       still.push_back(waiter);
       continue;
     }
-    send_value(key, part_index, line, waiter.who, {}, 0);
-    if (counts && sync_.is_mixed) upstream_.gave(index, part_index, line_of(side_.contributor_of(waiter.who)));
+    send_value(key, part_index, line, waiter.who, {}, whole_value(key, part_index, line_index, counts));
+    const bool is_newest = !key.is_delta(side_.tier) || lane_.base(index, part_index, line_index).empty();
+    if (counts && sync_.is_mixed && is_newest) upstream_.gave(index, part_index, line_index);
   }
   part.waiters = std::move(still);
 }

@@ -39,8 +39,11 @@ class Upstream {
   virtual void all_left() = 0;
   // Nothing stands higher: the newest value is here, so nobody needs to be asked for it.
   virtual bool is_top() const { return false; }
-  // The newest value goes to who asked for it and not as the answer of its round (mixed sync).
-  virtual void gave(uint32_t key, uint32_t part, uint32_t line) { (void)key, (void)part, (void)line; }
+  // What a line's member has is not what was answered to its last offer: the newest value, since it asked for that, or
+  // `values`, in sum_type, which a lossy way down made of it.
+  virtual void gave(uint32_t key, uint32_t part, uint32_t line, const void* values = nullptr) {
+    (void)key, (void)part, (void)line, (void)values;
+  }
 };
 
 class Aggregator {
@@ -97,7 +100,7 @@ class Aggregator {
     bool is_here = false;  // this server's
     bool has_value = false, is_wanted = false;
     uint32_t codec = 0;
-    Bytes value;  // the newest, encoded for the members
+    Bytes value;  // the newest, encoded for the members; whole where they get differences
     std::vector<Line> lines;
     std::vector<Waiter> waiters;
   };
@@ -133,10 +136,13 @@ class Aggregator {
   void judge_droppable(uint32_t key, uint32_t line, uint32_t round);
   bool may_miss(const State& state, uint32_t round, uint32_t part, const MemberSet& missing) const;
   bool is_too_far(uint32_t key, uint32_t part, uint32_t line) const;
+  void trace_open(uint32_t key, uint32_t part, const Line& line) const;
   void close(uint32_t key, uint32_t part, uint32_t line);
-  void answer(uint32_t key, uint32_t part, uint32_t line, const Encoded& encoded);
+  void answer(uint32_t key, uint32_t part, uint32_t line, Encoded encoded);
   Bytes own(const Bytes& value, const MemberSet& receivers);
-  void send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward, int64_t rank);
+  void send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
+                  const Encoded& encoded);
+  Encoded whole_value(const Key& key, uint32_t part, uint32_t line, bool is_member);
   void serve_waiters(uint32_t key, uint32_t part);
 
   Side& side_;

@@ -4,6 +4,7 @@
 #include "identity_codec.h"
 #include "relay.h"
 #include "stopwatch.h"
+#include "sums.h"
 
 namespace geomx {
 
@@ -137,6 +138,7 @@ void Client::take_value(Frame frame) {
   Part& part = state_of(frame.key).parts[frame.part];
   const bool answers = part.sent > part.answered && frame.round == part.sent;
   if (frame.round < part.answered) return;  // an answer to a pull that has been overtaken
+  if (!complete(*key, part, &frame)) return;
   if (answers) {
     part.answered = part.sent;
     if (part.bypass) side_.reactor.cancel(part.bypass);
@@ -154,6 +156,45 @@ void Client::take_value(Frame frame) {
   if (!part.pending.empty()) return start(frame.key, frame.part);
   --num_out_;
   finish_leaving();
+}
+
+// A difference becomes the whole value; false if it can't, or isn't needed any more.
+bool Client::complete(const Key& key, Part& part, Frame* frame) {
+  const bool is_known = key.has_codec(side_.tier, Direction::down);
+  if (is_known && !key.is_delta(side_.tier)) {
+    part.base = Bytes();
+    return true;
+  }
+  const size_t width = size_of(key.spec.dtype);
+  if (frame->codec == kRawWireId && frame->body.size() == key.parts[frame->part].length * width) {
+    part.base = from_raw(key.spec.dtype, frame->body);
+    part.base_round = frame->round;
+    return true;
+  }
+  if (!is_known) return true;
+  if (!part.base.empty() && frame->round <= part.base_round) return false;  // the whole value was faster
+  if (part.base.empty() || frame->round != part.base_round + 1) {
+    pull(frame->key, frame->part, frame->round);
+    return false;
+  }
+  Codec& codec = key.codec_of(side_.tier, Direction::down);
+  Status status;
+  if (frame->codec != codec.wire_id()) {
+    status = Status::error("a value came in a format that was not agreed on");
+  } else {
+    const PartView view = key.view(frame->part, frame->round, side_.tier, Direction::down);
+    Bytes next = Bytes::allocate(part.base.size());  // others may still read the old one
+    status = codec.add(view, frame->body, part.base, next.writable());
+    part.base = std::move(next);
+  }
+  if (!status.ok()) {
+    side_.fail("key \"" + key.spec.name + "\": " + status.message());
+    return false;
+  }
+  part.base_round = frame->round;
+  frame->codec = kRawWireId;
+  frame->body = to_raw(key.spec.dtype, part.base);
+  return true;
 }
 
 Status Client::decode(const Frame& frame, Bytes* values) {

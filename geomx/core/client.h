@@ -1,5 +1,7 @@
 // Room 2: the member's side of rounds. For each part: at most one round is out; the next one's values wait until its
-// answer is here, so that what was not applied can go into them. Gives every closed value to whoever listens.
+// answer is here, so that what was not applied can go into them. Gives every closed value to whoever listens: where
+// differences come, the value that they make (lane.h), bit for bit the servers' base. A difference that doesn't follow
+// on what is here is not used; the whole value is asked for instead.
 // Used by workers (LAN, or WAN in a flat topology) and by local servers (WAN). Knows no sockets and no frameworks.
 #pragma once
 #include <deque>
@@ -60,6 +62,8 @@ class Client {
     TimerId bypass = 0;
     uint64_t bypass_us = 0;
     uint32_t alone = 0;  // the last round whose contribution also went straight to the root
+    Bytes base;          // where differences come, or may: the value of base_round, in sum_type
+    uint32_t base_round = 0;
   };
   struct State {
     std::vector<Part> parts;
@@ -72,6 +76,7 @@ class Client {
   void note_sent(const Encoded& encoded, uint32_t server);
   void send_alone(uint32_t key, uint32_t part, uint32_t round);
   void watch(uint32_t key, uint32_t part, uint32_t round);
+  bool complete(const Key& key, Part& part, Frame* frame);
   void finish_leaving();
   bool keeps() const { return side_.policies.overlay || side_.policies.transport->is_lossy(); }
 

@@ -39,6 +39,7 @@ struct PartView {
   DType dtype = DType::f32;  // of the key; values are given and taken in sum_type(dtype)
   Tier tier = Tier::lan;
   Direction direction = Direction::up;
+  Content content = Content::gradient;
 };
 
 // What a codec remembers between rounds for one (peer or shared, key, direction): residuals, momentum.

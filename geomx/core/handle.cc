@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "datagram_transport.h"
 #include "shaper.h"
 
 namespace geomx {
@@ -45,7 +46,9 @@ Status Handle::shape_wan(WanShape shape) {
 
 std::unique_ptr<Transport> Handle::make_transport(Tier tier) {
   std::unique_ptr<Transport> made = std::make_unique<ZmqTransport>(loop_, transport_options_);
-  if (tier == Tier::lan || !wan_links_) return made;
+  if (tier == Tier::lan) return made;
+  made = std::make_unique<DatagramTransport>(loop_, std::move(made));
+  if (!wan_links_) return made;
   return std::make_unique<Shaper>(loop_, std::move(made), wan_shape_, wan_links_);
 }
 

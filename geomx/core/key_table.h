@@ -10,9 +10,13 @@ namespace geomx {
 struct Key {
   KeySpec spec;
   std::vector<PartSpec> parts;
-  std::shared_ptr<Codec> codec[2][2];  // [tier][direction]
+  std::shared_ptr<Codec> codec[2][2];  // [tier][direction]; null until they are sealed
+  Content content[2][2] = {};          // of what each of them is given
 
   Codec& codec_of(Tier tier, Direction direction) const { return *codec[size_t(tier)][size_t(direction)]; }
+  bool has_codec(Tier tier, Direction direction) const { return codec[size_t(tier)][size_t(direction)] != nullptr; }
+  // What comes down is the difference to what its receiver has (lane.h).
+  bool is_delta(Tier tier) const { return content[size_t(tier)][size_t(Direction::down)] == Content::delta; }
   PartView view(uint32_t part, uint32_t round, Tier tier, Direction direction) const {
     PartView v;
     v.key = spec.index;
@@ -25,6 +29,7 @@ struct Key {
     v.dtype = spec.dtype;
     v.tier = tier;
     v.direction = direction;
+    v.content = content[size_t(tier)][size_t(direction)];
     return v;
   }
   PartView whole(uint32_t round, Tier tier, Direction direction) const {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "identity_codec.h"
 #include "stopwatch.h"
 #include "sums.h"
 
@@ -33,6 +34,12 @@ Bytes contiguous(const std::map<uint32_t, std::pair<Bytes, int>>& values) {
   return out;
 }
 
+// What a receiver makes of values that travel whole, in memory of our own.
+void set_copy(DType dtype, const Bytes& values, Bytes* base) {
+  const Bytes received = from_raw(dtype, to_raw(dtype, values));
+  *base = received.is_unique() ? received : Bytes::copy(received.data(), received.size());
+}
+
 }  // namespace
 
 Lane::Lane(Side& side, Direction direction, uint32_t own_server)
@@ -59,21 +66,23 @@ uint32_t Lane::group_size(const Key& key, uint32_t part) const {
   return size;
 }
 
-Lane::State& Lane::state_of(const Key& key) {
-  State& state = states_[key.spec.index];
-  if (!state.slot) state.slot = key.codec_of(side_.tier, direction_).open_slot(key.whole(0, side_.tier, direction_));
-  return state;
+Lane::Line& Lane::line_of(const Key& key, uint32_t line) {
+  Line& found = states_[key.spec.index].lines[line];
+  if (!found.slot) found.slot = key.codec_of(side_.tier, direction_).open_slot(key.whole(0, side_.tier, direction_));
+  return found;
 }
 
-void Lane::offer(uint32_t index, uint32_t part, uint32_t round, Bytes values, int priority, std::vector<Encoded>* out) {
+void Lane::offer(uint32_t index, uint32_t part, uint32_t round, Bytes values, int priority, std::vector<Encoded>* out,
+                 uint32_t line_index) {
   const Key& key = *side_.keys.find(index);
-  State& state = state_of(key);
-  values = with_residual(state, key, part, std::move(values));
+  Line& line = line_of(key, line_index);
+  values = with_residual(states_[index], key, part, std::move(values));
+  if (is_delta(key)) values = against_base(key, line, part, values);
   if (!gathers(key)) {
-    encode(key, state, part, round, values, priority, out);
+    encode(key, line, part, round, values, priority, out);
     return;
   }
-  Waiting& group = state.groups[group_of(key, part)];
+  Waiting& group = line.groups[group_of(key, part)];
   if (group.values.empty()) {
     group.round = round;
     group.missing = group_size(key, part);
@@ -83,24 +92,25 @@ void Lane::offer(uint32_t index, uint32_t part, uint32_t round, Bytes values, in
   if (--group.missing != 0) return;
   const Waiting ready = std::move(group);
   group = Waiting();
-  encode_group(key, state, ready, out);
+  encode_group(key, line, ready, out);
 }
 
-void Lane::encode_group(const Key& key, State& state, const Waiting& group, std::vector<Encoded>* out) {
+void Lane::encode_group(const Key& key, Line& line, const Waiting& group, std::vector<Encoded>* out) {
   Codec& codec = key.codec_of(side_.tier, direction_);
   const size_t first = out->size();
   if (codec.scope() != CodecScope::part) {
     const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
+    const TraceSpan span(side_.trace, side_.event(TraceKind::encode, direction_, key.spec.index, 0, group.round));
     PartView whole = key.whole(group.round, side_.tier, direction_);
     whole.offset = key.parts[group.values.begin()->first].offset;
     const Bytes values = contiguous(group.values);
     whole.length = values.size() / size_of(sum_type(key.spec.dtype));
-    if (Status status = codec.prepare(*state.slot, whole, values); !status.ok()) return side_.fail(status.message());
+    if (Status status = codec.prepare(*line.slot, whole, values); !status.ok()) return side_.fail(status.message());
   }
   for (const auto& [part, entry] : group.values)
-    if (!encode(key, state, part, group.round, entry.first, entry.second, out)) return;
+    if (!encode(key, line, part, group.round, entry.first, entry.second, out)) return;
   if (!classifies()) return;
-  if (Status status = classify(key, state, out, first); !status.ok())
+  if (Status status = classify(key, states_[key.spec.index], out, first); !status.ok())
     side_.fail("key \"" + key.spec.name + "\": " + status.message());
 }
 
@@ -153,14 +163,15 @@ double* Lane::encode_seconds(const Key& key) const {
   return &side_.counters.of(side_.tier).of_key(key.spec.index).encode_s[size_t(direction_)];
 }
 
-bool Lane::encode(const Key& key, State& state, uint32_t part, uint32_t round, const Bytes& values, int priority,
+bool Lane::encode(const Key& key, Line& line, uint32_t part, uint32_t round, const Bytes& values, int priority,
                   std::vector<Encoded>* out) {
-  Codec& codec = key.codec_of(side_.tier, direction_);
   const PartView view = key.view(part, round, side_.tier, direction_);
   Encoded encoded;
+  encoded.codec = key.codec_of(side_.tier, direction_).wire_id();
   {
     const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
-    if (Status status = codec.encode(*state.slot, view, values, &encoded.bytes); !status.ok()) {
+    const TraceSpan span(side_.trace, side_.event(TraceKind::encode, direction_, key.spec.index, part, round));
+    if (Status status = encode_part(key, line, view, values, &encoded); !status.ok()) {
       side_.fail("key \"" + key.spec.name + "\": " + status.message());
       return false;
     }
@@ -168,10 +179,51 @@ bool Lane::encode(const Key& key, State& state, uint32_t part, uint32_t round, c
   encoded.key = key.spec.index;
   encoded.part = part;
   encoded.round = round;
-  encoded.codec = codec.wire_id();
   encoded.rank = side_.policies.scheduler->rank(view, priority);
   out->push_back(std::move(encoded));
   return true;
+}
+
+// Values of a difference that has no base yet are whole, and become it.
+Status Lane::encode_part(const Key& key, Line& line, const PartView& view, const Bytes& values, Encoded* encoded) {
+  Codec& codec = key.codec_of(side_.tier, direction_);
+  if (!is_delta(key)) return codec.encode(*line.slot, view, values, &encoded->bytes);
+  Bytes& base = line.bases[view.part];
+  if (line.is_new.erase(view.part) != 0) {
+    encoded->codec = kRawWireId;
+    const Bytes raw = to_raw(key.spec.dtype, base);
+    encoded->bytes = Bytes::copy(raw.data(), raw.size());
+    return {};
+  }
+  return codec.encode(*line.slot, view, values, &encoded->bytes);
+}
+
+Bytes Lane::against_base(const Key& key, Line& line, uint32_t part, const Bytes& values) const {
+  Bytes& base = line.bases[part];
+  if (base.empty()) {
+    set_copy(key.spec.dtype, values, &base);
+    line.is_new.insert(part);
+  }
+  const DType type = sum_type(key.spec.dtype);
+  Bytes difference = Bytes::allocate(values.size());
+  subtract(type, values.data(), base.data(), difference.writable(), key.parts[part].length);
+  return difference;
+}
+
+void Lane::sent(const Encoded& encoded, uint32_t line_index) {
+  const Key& key = *side_.keys.find(encoded.key);
+  Codec& codec = key.codec_of(side_.tier, direction_);
+  if (!is_delta(key) || encoded.codec != codec.wire_id()) return;
+  const PartView view = key.view(encoded.part, encoded.round, side_.tier, direction_);
+  Bytes& base = line_of(key, line_index).bases[encoded.part];
+  if (Status status = codec.accumulate(view, encoded.bytes, base.writable()); !status.ok())
+    side_.fail("key \"" + key.spec.name + "\": " + status.message());
+}
+
+const Bytes& Lane::base(uint32_t key, uint32_t part, uint32_t line) { return states_[key].lines[line].bases[part]; }
+
+void Lane::set_base(uint32_t key, uint32_t part, uint32_t line, const Bytes& values) {
+  set_copy(side_.keys.find(key)->spec.dtype, values, &states_[key].lines[line].bases[part]);
 }
 
 Bytes Lane::with_residual(State& state, const Key& key, uint32_t part, Bytes values) {
@@ -191,7 +243,6 @@ Bytes& Lane::residual_of(State& state, const Key& key, uint32_t part) {
 
 void Lane::give_back(const Frame& lost) {
   const Key& key = *side_.keys.find(lost.key);
-  State& state = state_of(key);
   Codec& own = key.codec_of(side_.tier, direction_);
   Codec* const coarse = side_.policies.transport->coarse();
   Codec& codec = coarse != nullptr && lost.codec == coarse->wire_id() ? *coarse : own;
@@ -200,9 +251,9 @@ void Lane::give_back(const Frame& lost) {
   Status status = codec.score(view, lost.body, &mass);
   if (status.ok() && std::isfinite(mass)) side_.counters.of(side_.tier).returned_mass += mass;
   if (status.ok() && codec.keeps_residual())
-    status = codec.give_back(*state.slot, view, lost.body);
+    status = codec.give_back(*line_of(key, 0).slot, view, lost.body);
   else if (status.ok())
-    status = codec.accumulate(view, lost.body, residual_of(state, key, lost.part).writable());
+    status = codec.accumulate(view, lost.body, residual_of(states_[lost.key], key, lost.part).writable());
   if (!status.ok()) side_.fail("key \"" + key.spec.name + "\": " + status.message());
 }
 
@@ -215,7 +266,7 @@ Bytes Lane::residual(uint32_t key, uint32_t part) const {
 
 Slot* Lane::slot(uint32_t key) {
   const State* state = states_.find(key);
-  return state == nullptr ? nullptr : state->slot.get();
+  return state == nullptr || state->lines.empty() ? nullptr : state->lines.begin()->second.slot.get();
 }
 
 }  // namespace geomx

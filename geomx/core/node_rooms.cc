@@ -26,7 +26,7 @@ void Node::make_side(End& end) {
   const uint32_t contributor = roster.self.role == Role::member ? roster.self.rank : num_members;
   end.side.reset(new Side{reactor_, *end.link, keys_, end.policies, counters_, end.tier, roster.self,
                           uint32_t(roster.servers.size()), num_members, contributor,
-                          [this](const std::string& why) { fail(name_ + ": " + why); }});
+                          [this](const std::string& why) { fail(name_ + ": " + why); }, &trace_});
   end.link->set_credit(end.policies.scheduler->credit_bytes());
   if (end.tier != Tier::wan) return;
   if (Status status = make_transport_policy(end); !status.ok()) fail(name_ + ": " + status.message());
@@ -272,14 +272,16 @@ std::vector<Node::Item> Node::items() const {
   for (const auto& end : ends_) {
     if (!end) continue;
     end->link->for_each_flow([&](uint32_t node, const Flow& flow) {
-      const NodeId id{Role(node & 3), node >> 2};
-      const bool is_named = node != kNobody && (id.role == Role::scheduler || end->membership);
-      std::string to;
-      if (is_named) to = end->membership ? end->membership->roster().name_of(id) : "the scheduler";
-      out.push_back({end->tier, to, key_name(flow.key), flow});
+      out.push_back({end->tier, peer_name(end->tier, node), key_name(flow.key), flow});
     });
   }
   return out;
+}
+
+std::string Node::peer_name(Tier tier, uint32_t node) const {
+  const End* end = end_of(tier);
+  if (node == kNobody || end == nullptr || !end->membership) return "";
+  return end->membership->roster().name_of({Role(node & 3), node >> 2});
 }
 
 std::string Node::key_name(uint32_t index) const {
@@ -308,20 +310,28 @@ Status Node::choose_codecs(Key& key) {
       if (hooks_.choose)
         status = hooks_.choose(key.spec.name, key.spec.length(), key.spec.dtype, tier, direction, &choice);
       if (status.ok()) key.codec[size_t(tier)][size_t(direction)] = codec(choice, &status);
-      // Weights come down where the servers have an optimizer: what carries gradients alone leaves them as they are.
-      if (status.ok() && direction == Direction::down && !key.codec_of(tier, direction).carries(answer()))
-        key.codec[size_t(tier)][size_t(direction)] = codec(CodecChoice(), &status);
+      if (status.ok() && direction == Direction::down) status = choose_content(key, tier);
       if (status.ok() && !key.codec_of(tier, direction).takes(key.spec.dtype))
         status = Status::error("codec " + choice.name + " does not take " + name_of(key.spec.dtype));
-      if (status.ok() && root_ && sync_.is_mixed && tier == Tier::wan && direction == Direction::down &&
-          key.codec_of(tier, direction).scope() != CodecScope::part)
-        status = Status::error("codec " + choice.name +
-                               " looks at whole tensors, which sync=mixed never has at one time "
-                               "on the way down; use another codec there, or sync=fsa");
       if (!status.ok()) return Status::error("key \"" + key.spec.name + "\": " + status.message());
     }
   }
   return {};
+}
+
+// Parameters come down where the servers have an optimizer: as they are, or as differences to what their receivers
+// have. What carries gradients alone is not used there.
+Status Node::choose_content(Key& key, Tier tier) {
+  Content& content = key.content[size_t(tier)][size_t(Direction::down)];
+  std::shared_ptr<Codec>& codec_down = key.codec[size_t(tier)][size_t(Direction::down)];
+  Status status;
+  content = answer();
+  if (codec_down->carries(content)) return status;
+  if (content == Content::parameter && codec_down->carries(Content::delta))
+    content = Content::delta;
+  else
+    codec_down = codec(CodecChoice(), &status);
+  return status;
 }
 
 // One instance for each name and parameters; what differs between keys is in the slots.

@@ -96,14 +96,14 @@ struct Library {
   }
 };
 
-gx_slice slice_of(const Library& library, const PartView& view, const void* data) {
+gx_slice slice_of(const PartView& view, const void* data) {
   gx_slice slice = {};
   slice.struct_size = sizeof(slice);
   slice.dtype = static_cast<gx_dtype>(view.dtype);
   slice.data_dtype = static_cast<gx_dtype>(sum_type(view.dtype));
   slice.direction = static_cast<gx_direction>(view.direction);
   slice.tier = static_cast<gx_tier>(view.tier);
-  if (view.direction == Direction::down) slice.content = static_cast<gx_content>(library.hooks->answer);
+  slice.content = static_cast<gx_content>(view.content);
   slice.key = view.key;
   slice.part = view.part;
   slice.num_parts = view.num_parts;
@@ -287,8 +287,6 @@ class PluginCodec : public Codec {
  private:
   static void* raw(const Slot& slot) { return static_cast<const PluginSlot&>(slot).slot; }
 
-  gx_slice slice_of(const PartView& view, const void* data) const { return geomx::slice_of(*library_, view, data); }
-
   Status check_use(const PartView& view, size_t size) const {
     if (!open_error_.empty()) return Status::error(open_error_);
     if (!takes(view.dtype)) return Status::error(std::string("it takes no values of ") + name_of(view.dtype));
@@ -416,7 +414,7 @@ class PluginTransport : public TransportPolicy {
   // What a plugin says is taken as far as it makes sense; where it fails, everything is reliable.
   std::vector<PartClass> classify(const std::vector<PartView>& parts, const std::vector<double>& scores) override {
     std::vector<gx_slice> slices;
-    for (const PartView& view : parts) slices.push_back(slice_of(*library_, view, nullptr));
+    for (const PartView& view : parts) slices.push_back(slice_of(view, nullptr));
     std::vector<gx_class> classes(parts.size(), gx_class{});
     gx_error error = {};
     const gx_status code =

@@ -12,6 +12,14 @@ namespace nb = nanobind;
 namespace geomx {
 namespace {
 
+constexpr const char* content_words[] = {"gradient", "parameter", "delta"};
+
+Content content_named(const std::string& word) {
+  for (uint8_t i = 0; i < 3; ++i)
+    if (word == content_words[i]) return Content(i);
+  throw std::runtime_error("carries: gradient, parameter and delta are known, \"" + word + "\" given");
+}
+
 class PythonSlot : public Slot {
  public:
   explicit PythonSlot(nb::object value) : value(std::move(value)) {}
@@ -58,6 +66,8 @@ class PythonCodec : public Codec {
       DType dtype;
       if (parse_dtype(nb::cast<std::string>(name), &dtype)) dtypes_ |= 1u << unsigned(dtype);
     }
+    for (nb::handle name : self_.attr("carries"))
+      contents_ |= 1u << unsigned(content_named(nb::cast<std::string>(name)));
   }
   ~PythonCodec() override {
     const nb::gil_scoped_acquire gil;
@@ -68,6 +78,7 @@ class PythonCodec : public Codec {
   bool can_merge() const override { return can_merge_; }
   bool keeps_residual() const override { return keeps_residual_; }
   bool takes(DType dtype) const override { return dtypes_ >> unsigned(dtype) & 1; }
+  bool carries(Content content) const override { return contents_ >> unsigned(content) & 1; }
 
   std::unique_ptr<Slot> open_slot(const PartView& whole) override {
     nb::object value = nb::none();
@@ -141,6 +152,7 @@ class PythonCodec : public Codec {
     fields["tensor_length"] = view.tensor_length;
     fields["dtype"] = name_of(view.dtype);
     fields["tier"] = view.tier == Tier::wan ? "wan" : "lan";
+    fields["content"] = content_words[size_t(view.content)];
     fields["direction"] = view.direction == Direction::up ? "up" : "down";
     return nb::module_::import_("geomx.api").attr("PartInfo")(**fields);
   }
@@ -160,7 +172,7 @@ class PythonCodec : public Codec {
   }
 
   nb::object self_;
-  uint32_t wire_id_ = 0, dtypes_ = 0;
+  uint32_t wire_id_ = 0, dtypes_ = 0, contents_ = 0;
   CodecScope scope_ = CodecScope::part;
   bool keeps_residual_ = false, can_merge_ = false;
 };

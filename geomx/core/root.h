@@ -19,7 +19,7 @@ class Root : public Upstream {
   void initial(uint32_t key, uint32_t part, Bytes raw) override;
   void all_left() override { on_all_left_(); }
   bool is_top() const override { return true; }
-  void gave(uint32_t key, uint32_t part, uint32_t line) override;
+  void gave(uint32_t key, uint32_t part, uint32_t line, const void* values) override;
 
  private:
   Side& side_;

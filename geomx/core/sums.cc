@@ -4,6 +4,16 @@
 #include "reduce.h"
 
 namespace geomx {
+namespace {
+
+template <typename T>
+void subtract_as(const void* values, const void* from, void* difference, uint64_t length) {
+  const T *a = static_cast<const T*>(values), *b = static_cast<const T*>(from);
+  T* out = static_cast<T*>(difference);
+  for (uint64_t i = 0; i < length; ++i) out[i] = T(a[i] - b[i]);
+}
+
+}  // namespace
 
 void add(DType type, void* sum, const void* values, uint64_t length) {
   switch (type) {
@@ -17,6 +27,21 @@ void add(DType type, void* sum, const void* values, uint64_t length) {
       return add_u8(static_cast<uint8_t*>(sum), values, length);
     default:
       return add_f32(static_cast<float*>(sum), values, length);
+  }
+}
+
+void subtract(DType type, const void* values, const void* from, void* difference, uint64_t length) {
+  switch (type) {
+    case DType::f64:
+      return subtract_as<double>(values, from, difference, length);
+    case DType::i32:
+      return subtract_as<int32_t>(values, from, difference, length);
+    case DType::i64:
+      return subtract_as<int64_t>(values, from, difference, length);
+    case DType::u8:
+      return subtract_as<uint8_t>(values, from, difference, length);
+    default:
+      return subtract_as<float>(values, from, difference, length);
   }
 }
 

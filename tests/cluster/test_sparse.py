@@ -1,5 +1,7 @@
 """bsc and mpq in whole clusters: what workers get, that it is the same everywhere, and that nothing is lost."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -60,13 +62,13 @@ def test_little_travels_and_what_stays_is_bounded(bits):
     assert np.corrcoef(total.ravel(), got[0].ravel())[0, 1] > 0.5
 
 
-def test_with_an_optimizer_on_the_servers_weights_come_down_as_they_are():
+def test_with_an_optimizer_on_the_servers_what_weights_have_changed_by_comes_down():
     config = {"compression": {"name": "bsc", "ratio": 0.1, "size_lower_bound": 10}}
     settings = {"optimizer": {"name": "sgd", "learning_rate": 1.0, "momentum": 0.0, "wd": 0.0}}
     with LocalCluster([1, 1], config=config, settings=settings) as cluster:
         results = trained(cluster, [(40,)], rounds=1)
     (_, weights, last), other = results[0], results[1]
-    assert np.count_nonzero(weights) <= 2 * 4  # of each party the four largest
+    assert np.count_nonzero(weights) == 4
     np.testing.assert_array_equal(last[0], other[2][0])
 
 
@@ -113,3 +115,33 @@ def test_large_integers_are_refused_in_a_sentence():
     with pytest.raises(_core.Error, match="compression=bsc: .*has int32, allowed are float32"):
         cluster.run(work)
     cluster.close()
+
+
+def test_a_bound_that_differs_between_nodes_is_refused_with_both_names():
+    def change(spec):
+        other = '{"name":"bsc","size_lower_bound":500}'
+        return dataclasses.replace(spec, settings={**spec.settings, "compression": other}) if spec.rank == 1 else spec
+
+    config = {"compression": {"name": "bsc", "size_lower_bound": 1000}}
+    both = "compression: the scheduler of party party0 has .*1000.*, worker 1 of party party0 has .*500"
+    with pytest.raises(_core.Error, match=both):
+        LocalCluster([2], config=config, change=change, deadline_s=10).start()
+
+
+def test_small_tensors_that_are_ready_leave_together():
+    keys, length, rounds = list(range(300)), 10, 5
+    with LocalCluster([1, 1], config={"compression": {"name": "bsc"}}) as cluster:
+
+        def work(worker):
+            out = [np.zeros(length, np.float32) for _ in keys]
+            worker.init(keys, out)
+            worker.pull(keys, out)
+            worker.barrier(world=True)
+            before = cluster.counters("local_server", "global_server")["wan.messages"]
+            for _ in range(rounds):
+                worker.push_pull(keys, [np.ones(length, np.float32) for _ in keys], out)
+            return before
+
+        before = max(cluster.run(work))
+        sent = cluster.counters("local_server", "global_server")["wan.messages"] - before
+    assert sent < rounds * 4 * len(keys) / 3  # two parties, both ways

@@ -9,6 +9,7 @@
 
 #include "core/dispatch.h"
 #include "core/identity_codec.h"
+#include "core/reduce.h"
 #include "core/root.h"
 #include "core/sim.h"
 #include "core/sums.h"
@@ -33,14 +34,15 @@ std::vector<Entry> entries(const Bytes& encoded) {
   return out;
 }
 
-// The largest quarter of what has gathered goes out, the rest stays: (index, value) pairs.
+// The largest quarter of what has gathered goes out, the rest stays: (index, value) pairs. Of differences nothing
+// stays.
 class SparseCodec : public Codec {
  public:
   struct Residual : Slot {
     std::vector<float> values;
     std::vector<bool> chosen;
   };
-  explicit SparseCodec(CodecScope scope) : scope_(scope) {}
+  explicit SparseCodec(CodecScope scope, bool keeps = true) : scope_(scope), keeps_(keeps) {}
   uint32_t wire_id() const override { return fourcc('T', 'O', 'P', 'K'); }
   CodecScope scope() const override { return scope_; }
   bool can_merge() const override { return true; }
@@ -55,7 +57,8 @@ class SparseCodec : public Codec {
     auto& r = static_cast<Residual&>(slot);
     std::vector<uint64_t> order;
     for (uint64_t i = 0; i < whole.length; ++i) {
-      r.values[whole.offset + i] += values.as<float>()[i];
+      float& value = r.values[whole.offset + i];
+      value = (keeps_ ? value : 0) + values.as<float>()[i];
       order.push_back(whole.offset + i);
       r.chosen[whole.offset + i] = false;
     }
@@ -107,6 +110,16 @@ class SparseCodec : public Codec {
 
  private:
   CodecScope scope_;
+  bool keeps_;
+};
+
+// Weights are the sum of all that was ever applied.
+class Adder : public Updater {
+ public:
+  Status step(const PartView& view, uint32_t, const void* sum, void* weights) override {
+    add_f32(static_cast<float*>(weights), sum, view.length);
+    return {};
+  }
 };
 
 class RandomRank : public SchedulerPolicy {
@@ -170,6 +183,7 @@ struct Shape {
   uint32_t parties = 3, servers = 2, keys = 3;
   bool sparse = true, lossy = true, overlay = true, mixed = false;
   bool central = false;  // the servers' own party has workers too
+  bool deltas = false;   // weights come down, as differences
 };
 
 constexpr uint32_t kStaleness = 2;
@@ -307,7 +321,10 @@ class Cluster {
         for (auto& codec : tier) codec = identity;
       if (!shape_.sparse) continue;
       key.codec[size_t(Tier::wan)][size_t(Direction::up)] = std::make_shared<SparseCodec>(CodecScope::tensor);
-      if (!shape_.mixed)
+      if (shape_.deltas) {
+        key.codec[size_t(Tier::wan)][size_t(Direction::down)] = std::make_shared<SparseCodec>(CodecScope::shard, false);
+        key.content[size_t(Tier::wan)][size_t(Direction::down)] = Content::delta;
+      } else if (!shape_.mixed)
         key.codec[size_t(Tier::wan)][size_t(Direction::down)] = std::make_shared<SparseCodec>(CodecScope::shard);
     }
   }
@@ -351,6 +368,13 @@ class Cluster {
           if (shape_.mixed) check_staleness(*aggregator, key, part, line, round);
         });
     set_mutations(*gs->wan);
+    if (shape_.deltas) {
+      gs->root->seal(std::make_unique<Adder>());
+      for (const KeySpec& spec : specs_)
+        for (uint32_t part = 0; part < spec.parts().size(); ++part)
+          if (spec.parts()[part].server == rank)
+            gs->root->initial(spec.index, part, zeros(spec.parts()[part].length * 4));
+    }
     servers_.push_back(std::move(gs));
   }
 
@@ -413,7 +437,17 @@ class Cluster {
     set_mutations(*ls->lan);
     set_mutations(*ls->wan);
     for (uint32_t w = 0; w < num_workers; ++w) make_worker({ls->lan.get()}, name, w, num_workers);
+    if (shape_.deltas) ls->reactor->post([this, raw] { pull_now_and_then(*raw, 0); });
     parties_.push_back(std::move(ls));
+  }
+
+  // Somebody asks for values at any time, before the first round too.
+  void pull_now_and_then(LocalServer& party, uint64_t turn) {
+    const uint64_t draw = mix({seed_, party.wan->side.self.rank, turn, 29});
+    const KeySpec& spec = specs_[draw % specs_.size()];
+    if (party.has_left || turn == 20) return;
+    if (draw % 3 != 0) party.wan->client->pull(spec.index, uint32_t(draw / 7 % spec.parts().size()), 0);
+    party.reactor->after(draw % 2000, [this, &party, turn] { pull_now_and_then(party, turn + 1); });
   }
 
   void make_worker(const std::vector<End*>& servers, const std::string& party, uint32_t rank, uint32_t num_workers) {
@@ -519,6 +553,10 @@ class Cluster {
         std::vector<double> pushed = pushed_[id];
         pushed.resize(parts[part].length);
         if (up != pushed) return "mass was lost or made on the way up";
+        if (shape_.deltas) {
+          if (const std::string fault = check_bases(spec.index, part); !fault.empty()) return fault;
+          continue;
+        }
         for (auto& [where, values] : delivered_)
           if (std::get<0>(where) == spec.index && std::get<1>(where) == part && !values.empty()) add_to(down, values);
         add_residual(down, servers_[parts[part].server]->wan->aggregator->lane(), spec.index, part);
@@ -526,6 +564,21 @@ class Cluster {
         applied.resize(parts[part].length);
         if (down != applied) return "mass was lost or made on the way down";
       }
+    }
+    return "";
+  }
+
+  // What was delivered last is, bit for bit, what the server takes for it.
+  std::string check_bases(uint32_t key, uint32_t part) {
+    std::map<std::string, std::pair<uint32_t, Bytes>> newest;
+    for (const auto& [where, values] : delivered_)
+      if (std::get<0>(where) == key && std::get<1>(where) == part)
+        newest[std::get<3>(where)] = {std::get<2>(where), values};  // rounds ascend
+    Lane& lane = servers_[specs_[key].parts()[part].server]->wan->aggregator->lane();
+    for (const auto& [whose, value] : newest) {
+      const bool is_party = whose.compare(0, 2, "ls") == 0;
+      const uint32_t line = !shape_.mixed ? 0 : is_party ? uint32_t(std::stoul(whose.substr(2))) : shape_.parties;
+      if (lane.base(key, part, line).text() != value.second.text()) return "a base is not what its receivers have";
     }
     return "";
   }
@@ -605,6 +658,20 @@ TEST_CASE("invariants hold in mixed sync, and nobody is further ahead than the b
     shape.sparse = !(off & 1);
     shape.lossy = !(off & 2);
     shape.central = off & 4;
+    CAPTURE(off);
+    check_seeds(shape, count);
+  }
+}
+
+TEST_CASE("what members make of differences is what servers take for it, with each left out") {
+  const uint64_t count = number_from("GEOMX_SEEDS", 2000) / 20;
+  for (int off = 0; off < 16; ++off) {
+    Shape shape;
+    shape.deltas = true;
+    shape.mixed = off & 1;
+    shape.lossy = !(off & 2);
+    shape.overlay = !shape.mixed && !(off & 4);
+    shape.central = off & 8;
     CAPTURE(off);
     check_seeds(shape, count);
   }

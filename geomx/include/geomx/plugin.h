@@ -40,7 +40,9 @@ typedef uint8_t gx_direction; /* towards, away from the domain's servers */
 enum { GX_UP = 0, GX_DOWN = 1 };
 typedef uint8_t gx_tier;
 enum { GX_LAN = 0, GX_WAN = 1 };
-typedef uint8_t gx_content; /* of the values */
+/* Of the values. A delta is what parameters are less what their receivers have of them: nothing that encoding leaves
+ * out may be kept, since it is in the next round's delta. The host keeps what they have. */
+typedef uint8_t gx_content;
 enum { GX_GRADIENT = 0, GX_PARAMETER = 1, GX_DELTA = 2 };
 
 typedef struct gx_error {

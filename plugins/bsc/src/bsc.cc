@@ -1,5 +1,6 @@
 // The codec "bsc": the largest elements of a tensor travel, the rest waits in a residual. Towards the servers one
-// choice over the whole tensor, with momentum correction; away from them one choice over each server's shard.
+// choice over the whole tensor, with momentum correction; away from them one choice over each server's shard. Of
+// differences nothing is kept: what is left out is in the next one.
 // What a slot keeps: the residual, the momentum, and between prepare and the last encode what was chosen.
 #include <geomx/plugin.h>
 
@@ -34,11 +35,13 @@ struct Codec {
   std::vector<float> wanted, sent;
   Chosen<float> spare;
   Chosen<double> spare_wide;
+  Array difference = no_array();  // room that is used again
+  uint64_t difference_bytes = 0;
 };
 
 // A slot's arrays are made by the first prepare, which says what its scope covers.
 struct Slot {
-  bool is_wide = false, has_momentum = false, has_warned = false;
+  bool is_wide = false, has_momentum = false, has_warned = false, is_delta = false;
   uint64_t offset = 0, length = 0;
   Array residual = no_array(), momentum = no_array();  // float, or double where is_wide
   Chosen<float> chosen;
@@ -46,7 +49,7 @@ struct Slot {
 
   uint64_t bytes() const { return length * (is_wide ? sizeof(double) : sizeof(float)); }
   bool covers(const gx_slice& part) const {
-    return residual != nullptr && part.offset >= offset && part.offset + part.length <= offset + length;
+    return (residual != nullptr || is_delta) && part.offset >= offset && part.offset + part.length <= offset + length;
   }
   template <typename T>
   T* at(const Array& array) const {
@@ -66,6 +69,7 @@ gx_status open_slot(gx_codec* table, const gx_slice* whole, void** slot, gx_erro
     auto made = std::make_unique<Slot>();
     made->is_wide = whole->data_dtype == GX_F64;
     made->has_momentum = whole->direction == GX_UP && of(table).options.momentum != 0;
+    made->is_delta = whole->content == GX_DELTA;
     *slot = made.release();
     return GX_OK;
   });
@@ -76,6 +80,7 @@ void close_slot(gx_codec*, void* slot) { delete static_cast<Slot*>(slot); }
 void allocate(Slot& slot, uint64_t offset, uint64_t length) {
   slot.offset = offset;
   slot.length = length;
+  if (slot.is_delta) return;
   slot.residual = make_array(slot.bytes());
   slot.momentum = slot.has_momentum ? make_array(slot.bytes()) : no_array();
 }
@@ -93,9 +98,22 @@ uint64_t count_in(double ratio, uint64_t length) {
   return std::clamp<uint64_t>(uint64_t(wanted), std::min<uint64_t>(length, 1), length);
 }
 
+// Zeros, to which the difference is added.
+uint8_t* room_for_difference(Codec& codec, uint64_t bytes) {
+  if (codec.difference_bytes < bytes) {
+    codec.difference = no_array();
+    codec.difference = make_array(bytes);
+    codec.difference_bytes = bytes;
+  }
+  std::memset(codec.difference.get(), 0, bytes);
+  return codec.difference.get();
+}
+
 template <typename T>
 uint64_t choose(Codec& codec, Slot& slot, const gx_slice& whole, Chosen<T>& spare, Chosen<T>& chosen) {
-  const State<T> state = {slot.at<T>(slot.momentum), slot.at<T>(slot.residual), slot.length};
+  State<T> state = {slot.at<T>(slot.momentum), slot.at<T>(slot.residual), slot.length};
+  if (slot.is_delta && slot.length != 0)
+    state.residual = reinterpret_cast<T*>(room_for_difference(codec, slot.bytes()));
   Random random(uint64_t(codec.options.seed) * 0x2545f4914f6cdd1du ^ whole.key << 32 ^ whole.offset ^
                 uint64_t(whole.round) << 8 ^ whole.direction);
   const uint64_t count = count_in(ratio_in(codec.options, whole.round), slot.length);
@@ -121,7 +139,7 @@ gx_status prepare(gx_codec* table, void* memory, const gx_slice* whole, gx_error
   return guarded(error, [&]() -> gx_status {
     Codec& codec = of(table);
     Slot& slot = *static_cast<Slot*>(memory);
-    if (slot.residual == nullptr) allocate(slot, whole->offset, whole->length);
+    if (slot.residual == nullptr && (!slot.is_delta || slot.length == 0)) allocate(slot, whole->offset, whole->length);
     if (slot.offset != whole->offset || slot.length != whole->length)
       return fail(error, GX_EINVAL, "expected elements %llu to %llu of the tensor but got another range",
                   static_cast<unsigned long long>(slot.offset),
@@ -159,6 +177,7 @@ uint64_t encode_part(Codec& codec, Slot& slot, const Chosen<T>& chosen, const gx
   const uint64_t size =
       write(codec.entries.positions.data(), codec.wanted.data(), count, part.length, width_of(codec.options, part),
             *codec.host->kernels, codec.scratch, codec.sent.data(), out);
+  if (slot.is_delta) return size;
   T* residual = slot.at<T>(slot.residual);
   for (uint64_t i = 0; i < count; ++i) residual[first[ptrdiff_t(i)]] = chosen.values[begin + i] - T(codec.sent[i]);
   if (T* momentum = slot.at<T>(slot.momentum))
@@ -192,16 +211,10 @@ gx_status refuse(gx_error* error, const char* why) {
 // The memory of later entries is fetched meanwhile.
 template <typename T>
 void add(const Entries& entries, T* to) {
-  constexpr size_t ahead = 48;
   const uint32_t* positions = entries.positions.data();
   const float* values = entries.values.data();
   const size_t count = entries.size();
-  size_t i = 0;
-  for (; i + ahead < count; ++i) {
-    __builtin_prefetch(to + positions[i + ahead], 1);
-    to[positions[i]] += T(values[i]);
-  }
-  for (; i < count; ++i) to[positions[i]] += T(values[i]);
+  for (size_t i = 0; i < count; ++i) to[positions[i]] += T(values[i]);
 }
 
 gx_status decode(gx_codec* table, gx_bytes in, int accumulate, const gx_slice* to, gx_error* error) {
@@ -223,7 +236,8 @@ gx_status decode(gx_codec* table, gx_bytes in, int accumulate, const gx_slice* t
 
 gx_status give_back(gx_codec* table, void* memory, const gx_slice* part, gx_bytes lost, gx_error* error) {
   Slot& slot = *static_cast<Slot*>(memory);
-  if (!slot.covers(*part)) return fail(error, GX_EINVAL, "nothing was sent of what is given back");
+  if (slot.residual == nullptr || !slot.covers(*part))
+    return fail(error, GX_EINVAL, "nothing was sent of what is given back");
   gx_slice into = *part;
   const uint64_t start = part->offset - slot.offset;
   into.data_dtype = slot.is_wide ? GX_F64 : GX_F32;
@@ -318,7 +332,7 @@ gx_status load_slot(gx_codec*, void* memory, gx_bytes in, gx_error* error) {
     if (in.size < sizeof(head)) return fail(error, GX_ECORRUPT, "a saved slot is cut short");
     std::memcpy(&head, in.data, sizeof(head));
     if (head.magic != state_magic) return fail(error, GX_ECORRUPT, "these bytes are no saved slot of bsc");
-    if (head.is_wide != slot.is_wide || head.has_momentum != slot.has_momentum)
+    if (head.is_wide != slot.is_wide || head.has_momentum != slot.has_momentum || (head.is_used && slot.is_delta))
       return fail(error, GX_EINVAL, "a slot was saved with another type, or with%s momentum",
                   slot.has_momentum ? "out" : "");
     const uint64_t width = slot.is_wide ? sizeof(double) : sizeof(float), arrays = slot.has_momentum ? 2 : 1;
@@ -392,7 +406,7 @@ gx_status make(void*, const gx_host* host, const gx_site* site, gx_params params
     out->struct_size = sizeof(gx_codec);
     out->wire_id = GX_FOURCC('B', 'S', 'C', '1');
     out->scope = GX_SCOPE_TENSOR;
-    out->caps = GX_KEEPS_RESIDUAL | GX_CAN_MERGE | GX_CARRIES_GRADIENTS;
+    out->caps = GX_KEEPS_RESIDUAL | GX_CAN_MERGE | GX_CARRIES_GRADIENTS | GX_CARRIES_DELTAS;
     out->dtypes = GX_DTYPE_BIT(GX_F32) | GX_DTYPE_BIT(GX_F64) | GX_DTYPE_BIT(GX_F16) | GX_DTYPE_BIT(GX_BF16);
     out->open_slot = open_slot;
     out->close_slot = close_slot;

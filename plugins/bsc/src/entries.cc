@@ -115,7 +115,9 @@ uint64_t get_positions(const uint8_t* low_bits, uint32_t low, const uint8_t* hig
       before = one;
       low_at += low;
       next += gap;
-      __builtin_prefetch(target + next * target_width, 1);
+      // Into the second level and for reading: that many more of these can be under way at once (measured: twice as
+      // fast as into the first, or for writing).
+      __builtin_prefetch(target + next * target_width, 0, 1);
       positions[i++] = uint32_t(next++);
     }
   }
@@ -299,10 +301,9 @@ const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratc
     if (count * low % 8 != 0 && high[-1] >> (count * low % 8) != 0) return "its gaps end in nothing";
   }
   entries.resize(count);
-  if (const char* wrong = get_values(at, width, count, kernels, entries.values.data())) return wrong;
   if (is_all) {
     for (uint64_t i = 0; i < count; ++i) entries.positions[i] = uint32_t(i);
-    return nullptr;
+    return get_values(at, width, count, kernels, entries.values.data());
   }
   const uint64_t num_stream_bytes = num_low_bytes + num_high_bytes;
   if (scratch.streams.size() < num_stream_bytes + 2 * word_bytes)
@@ -312,7 +313,8 @@ const char* read(gx_bytes in, uint64_t length, const gx_kernels& kernels, Scratc
   const uint64_t behind =
       get_positions(scratch.streams.data(), uint32_t(low), scratch.streams.data() + num_low_bytes, num_high_bytes,
                     entries.positions.data(), static_cast<const uint8_t*>(target), target_width);
-  return behind > length ? "its gaps are wider than the part" : nullptr;
+  if (behind > length) return "its gaps are wider than the part";
+  return get_values(at, width, count, kernels, entries.values.data());
 }
 
 }  // namespace bsc

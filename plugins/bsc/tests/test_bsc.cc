@@ -360,3 +360,27 @@ TEST_CASE("options") {
 }
 
 }  // namespace
+
+TEST_CASE("of a difference nothing is kept, and what is largest leaves") {
+  Fixture f({{"ratio", 0.01}, {"momentum", 0.9}}, Content::parameter);
+  CHECK(f.codec->carries(Content::delta));
+  CHECK(!f.codec->carries(Content::parameter));
+  PartView whole = whole_of(1000, DType::f32, Direction::down);
+  whole.content = Content::delta;
+  std::unique_ptr<Slot> slot = f.codec->open_slot(whole);
+  for (uint32_t round = 1; round <= 3; ++round) {
+    whole.round = round;
+    Bytes values = Bytes::allocate(4000);
+    float* at = reinterpret_cast<float*>(values.writable());
+    for (int i = 0; i < 1000; ++i) at[i] = (i + 100 * round) % 1000 < 10 ? 5.0f : 1.0f;
+    REQUIRE(f.codec->prepare(*slot, whole, values).ok());
+    Bytes encoded, decoded;
+    REQUIRE(f.codec->encode(*slot, whole, values, &encoded).ok());
+    REQUIRE(f.codec->decode(whole, encoded, &decoded).ok());
+    for (int i = 0; i < 1000; ++i) CHECK(decoded.as<float>()[i] == ((i + 100 * round) % 1000 < 10 ? 5.0f : 0.0f));
+  }
+  Bytes saved;
+  REQUIRE(f.codec->save_slot(*slot, &saved).ok());
+  CHECK(saved.size() < 64);
+  CHECK(f.codec->load_slot(*slot, saved).ok());
+}

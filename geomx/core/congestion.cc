@@ -1,0 +1,128 @@
+// See congestion.h.
+#include "congestion.h"
+
+namespace geomx {
+namespace {
+
+constexpr double kStartupGain = 2.885;  // 2 / ln 2: doubles each round trip
+constexpr double kGains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
+constexpr int kPhases = 8;
+constexpr uint64_t kRoundsOfSpan = 4;
+constexpr uint64_t kRttSpanUs = 10'000'000;
+constexpr uint64_t kProbeRttUs = 200'000;
+constexpr uint64_t kInitialPackets = 32, kLeastPackets = 4;
+constexpr uint64_t kInitialRttUs = 100'000;
+
+}  // namespace
+
+uint64_t Congestion::product(double gain) const {
+  const uint64_t rtt_us = min_rtt_us();
+  if (bottleneck() == 0 || rtt_us == kUnknown) return kInitialPackets * packet_bytes_;
+  return uint64_t(gain * bottleneck() * double(rtt_us) * 1e-6);
+}
+
+double Congestion::bytes_per_s() const {
+  if (bottleneck() > 0) return std::max(gain_ * bottleneck(), double(packet_bytes_) * 10);
+  const uint64_t rtt_us = min_rtt_us() == kUnknown ? kInitialRttUs : std::max<uint64_t>(min_rtt_us(), 1000);
+  return kStartupGain * double(kInitialPackets * packet_bytes_) / (double(rtt_us) * 1e-6);
+}
+
+// Beside two products there is room for acknowledgements that come late or several at once.
+uint64_t Congestion::window() const {
+  if (state_ == State::probe_rtt) return kLeastPackets * packet_bytes_;
+  const double gain = state_ == State::startup ? kStartupGain : 2;
+  return std::max(product(gain) + 8 * packet_bytes_, kInitialPackets * packet_bytes_);
+}
+
+void Congestion::on_ack(const RateSample& sample, uint64_t in_flight, uint64_t now_us) {
+  is_new_round_ = sample.delivered_at_sending >= round_end_;
+  if (is_new_round_) {
+    round_end_ = sample.delivered;
+    ++rounds_;
+  }
+  if (sample.rtt_us != 0) note_rtt(sample.rtt_us, now_us);
+  note_rate(sample);
+  if (state_ == State::startup) judge_startup(sample);
+  if (state_ == State::drain && in_flight <= product(1)) {
+    state_ = State::probe_rate;
+    phase_ = 2;
+    phase_us_ = now_us;
+  }
+  if (state_ == State::probe_rate) cycle(in_flight, now_us);
+  judge_probe_rtt(in_flight, now_us);
+}
+
+void Congestion::on_restart(uint64_t now_us) {
+  idle_us_ = now_us;
+  if (state_ != State::probe_rate) return;
+  phase_ = 2;
+  phase_us_ = now_us;
+  gain_ = 1;
+}
+
+void Congestion::note_rtt(uint64_t rtt_us, uint64_t now_us) {
+  if (rtt_span_us_ == 0) rtt_span_us_ = now_us;
+  if (now_us - rtt_span_us_ > kRttSpanUs) {
+    rtt_before_us_ = rtt_now_us_;
+    rtt_now_us_ = kUnknown;
+    rtt_span_us_ = now_us;
+  }
+  rtt_now_us_ = std::min(rtt_now_us_, rtt_us);
+}
+
+// What the application didn't fill says nothing about the path, unless it is more than was known.
+void Congestion::note_rate(const RateSample& sample) {
+  if (rounds_ - rate_round_ >= kRoundsOfSpan && !sample.is_app_limited) {
+    rate_round_ = rounds_;
+    rates_[2] = rates_[1];
+    rates_[1] = rates_[0];
+    rates_[0] = 0;
+  }
+  if (!sample.is_app_limited || sample.bytes_per_s > bottleneck()) rates_[0] = std::max(rates_[0], sample.bytes_per_s);
+}
+
+// Three round trips without a quarter more: the pipe is full.
+void Congestion::judge_startup(const RateSample& sample) {
+  gain_ = kStartupGain;
+  if (!is_new_round_ || sample.is_app_limited) return;
+  if (bottleneck() >= full_rate_ * 1.25) {
+    full_rate_ = bottleneck();
+    full_rounds_ = 0;
+    return;
+  }
+  if (++full_rounds_ < 3) return;
+  state_ = State::drain;
+  gain_ = 1 / kStartupGain;
+}
+
+void Congestion::cycle(uint64_t in_flight, uint64_t now_us) {
+  const bool is_over = now_us - phase_us_ > min_rtt_us();
+  const bool is_probed = kGains[phase_] <= 1 || in_flight >= product(kGains[phase_]);
+  const bool is_drained = kGains[phase_] < 1 && in_flight <= product(1);
+  if ((is_over && is_probed) || is_drained) {
+    phase_ = (phase_ + 1) % kPhases;
+    phase_us_ = now_us;
+  }
+  gain_ = kGains[phase_];
+}
+
+// A flow that never pauses doesn't see the path without its own queue: every ten seconds it pauses.
+void Congestion::judge_probe_rtt(uint64_t in_flight, uint64_t now_us) {
+  if (state_ == State::probe_rtt) {
+    if (probe_rtt_end_us_ == 0 && in_flight <= kLeastPackets * packet_bytes_) probe_rtt_end_us_ = now_us + kProbeRttUs;
+    if (probe_rtt_end_us_ == 0 || now_us < probe_rtt_end_us_) return;
+    state_ = State::probe_rate;
+    idle_us_ = now_us;
+    phase_ = 2;
+    phase_us_ = now_us;
+    gain_ = 1;
+    return;
+  }
+  if (idle_us_ == 0) idle_us_ = now_us;
+  if (state_ != State::probe_rate || now_us - idle_us_ < kRttSpanUs) return;
+  state_ = State::probe_rtt;
+  probe_rtt_end_us_ = 0;
+  gain_ = 1;
+}
+
+}  // namespace geomx

@@ -1,0 +1,60 @@
+// How fast a flow may send, after BBR (Cardwell et al. 2017): it measures the bottleneck's rate and the path's round
+// trip, and sends at that rate with about two of their products under way. Loss by itself changes nothing, so random
+// loss doesn't collapse it. Pure arithmetic on what its owner tells it; no clock, no packets.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+namespace geomx {
+
+// What an acknowledgement tells about the path.
+struct RateSample {
+  double bytes_per_s = 0;  // 0: nothing can be said
+  bool is_app_limited = false;
+  uint64_t rtt_us = 0;                // 0: not known
+  uint64_t delivered = 0;             // bytes, ever
+  uint64_t delivered_at_sending = 0;  // of the packet that was acknowledged
+};
+
+class Congestion {
+ public:
+  explicit Congestion(uint64_t packet_bytes) : packet_bytes_(packet_bytes) {}
+  void set_packet_bytes(uint64_t bytes) { packet_bytes_ = bytes; }
+
+  void on_ack(const RateSample& sample, uint64_t in_flight, uint64_t now_us);
+  // The sender starts again after a time with nothing under way.
+  void on_restart(uint64_t now_us);
+  double bytes_per_s() const;  // to send at
+  uint64_t window() const;     // bytes under way at most
+  uint64_t min_rtt_us() const { return std::min(rtt_now_us_, rtt_before_us_); }
+  double bottleneck() const { return std::max({rates_[0], rates_[1], rates_[2]}); }
+
+ private:
+  enum class State { startup, drain, probe_rate, probe_rtt };
+  void note_rtt(uint64_t rtt_us, uint64_t now_us);
+  void note_rate(const RateSample& sample);
+  void judge_startup(const RateSample& sample);
+  void cycle(uint64_t in_flight, uint64_t now_us);
+  void judge_probe_rtt(uint64_t in_flight, uint64_t now_us);
+  uint64_t product(double gain) const;
+
+  uint64_t packet_bytes_;
+  State state_ = State::startup;
+  double gain_ = 2.885;
+  // The largest rate of about ten round trips, in three spans.
+  double rates_[3] = {0, 0, 0};
+  uint64_t rate_round_ = 0;
+  uint64_t rounds_ = 0, round_end_ = 0;
+  bool is_new_round_ = false;
+  double full_rate_ = 0;
+  int full_rounds_ = 0;
+  // The smallest round trip of ten to twenty seconds, in two spans.
+  uint64_t rtt_now_us_ = kUnknown, rtt_before_us_ = kUnknown, rtt_span_us_ = 0;
+  uint64_t idle_us_ = 0;  // when the queue on the path was last ours to see empty
+  uint64_t probe_rtt_end_us_ = 0;
+  int phase_ = 0;
+  uint64_t phase_us_ = 0;
+  static constexpr uint64_t kUnknown = ~uint64_t(0);
+};
+
+}  // namespace geomx

@@ -1,0 +1,134 @@
+// Messages between two nodes over datagrams that get lost: one end of it. Reliable messages are acknowledged and sent
+// again piece by piece (selective repeat); those of lossy channels are sent once. All of them share one pace and one
+// window (congestion.h). Keeps no order. Knows neither sockets nor clocks: whoever owns it hands in packets and times,
+// and asks when to be run again.
+#pragma once
+#include <deque>
+#include <functional>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "congestion.h"
+#include "datagram.h"
+#include "ranges.h"
+
+namespace geomx {
+
+class DatagramFlow {
+ public:
+  using Transmit = std::function<void(uint8_t channel, const std::vector<uint8_t>& datagram)>;
+  using Deliver = std::function<void(uint8_t channel, Message message)>;
+  struct Figures {
+    uint64_t packets = 0, bytes = 0;  // sent, with acknowledgements
+    uint64_t lost_packets = 0, lost_lossy_packets = 0;
+    uint64_t repeated_bytes = 0;
+    uint64_t doubles = 0, malformed = 0, crowded = 0;  // taken: known already; not a message; no memory for it
+  };
+
+  // `key`: to be shown to the other end.
+  DatagramFlow(uint64_t key, size_t max_packet, Transmit transmit, Deliver deliver);
+
+  // What a message of a lossy channel may take to travel in one datagram.
+  size_t max_message() const { return max_packet_ - kDataHeader - kChunkHeader - 8; }
+  void set_max_packet(size_t bytes);
+  void note_rtt(uint64_t rtt_us, uint64_t now_us);  // measured by somebody else, before there was traffic
+
+  void send(uint8_t channel, const Message& message, uint64_t now_us);
+  void take_data(const Packet& packet, uint64_t now_us);
+  void take_ack(const Packet& packet, uint64_t now_us);
+  // Sends what may leave now, acknowledges what is due, gives up what is overdue.
+  void run(uint64_t now_us);
+  uint64_t next_us() const;  // when run() has something to do; 0: never, until something is sent or taken
+
+  // Bytes that may be given now; more would wait here, where nothing can overtake it.
+  size_t room() const;
+  bool is_idle() const { return queue_.empty() && again_.empty() && in_flight_.empty(); }
+  // Nothing came back for so long that the path must be thought dead.
+  bool is_stuck(uint64_t now_us) const;
+  // Reliable messages that are not acknowledged, whole; the flow forgets them.
+  std::vector<Message> take_unacknowledged();
+  const Figures& figures() const { return figures_; }
+  const Congestion& congestion() const { return congestion_; }
+
+ private:
+  struct Outgoing {  // reliable
+    Bytes flat;
+    Ranges acknowledged;
+  };
+  struct Queued {
+    uint8_t channel;
+    uint64_t message;
+    Bytes flat;
+    uint64_t sent = 0;  // bytes
+  };
+  struct Piece {
+    uint64_t message, offset, size;
+  };
+  struct Sent {
+    uint64_t sent_us;
+    size_t size;
+    uint8_t channel;
+    bool is_app_limited;
+    uint64_t delivered, delivered_us, first_sent_us;
+    std::vector<Piece> pieces;  // reliable ones
+  };
+  struct Incoming {
+    Bytes flat;
+    Ranges received;
+    uint8_t channel;
+  };
+
+  bool may_send(uint64_t now_us) const;
+  bool send_one(uint64_t now_us);
+  void fill_again(Packet* packet, Sent* sent, size_t* room);
+  void fill_new(Packet* packet, Sent* sent, size_t* room);
+  void transmit_data(Packet packet, Sent sent, uint64_t now_us);
+  void repeat_last(uint64_t now_us);
+  void lose(std::map<uint64_t, Sent>::iterator packet);
+  void detect_losses(uint64_t now_us);
+  void acknowledge_pieces(const Sent& sent);
+  void note_delivery(const Sent& newest, uint64_t rtt_us, uint64_t now_us);
+  bool is_needed(const Sent& sent) const;
+  void on_timeout(uint64_t now_us);
+  uint64_t timeout_us() const;
+  void update_rtt(uint64_t rtt_us);
+  void send_ack(uint64_t now_us);
+  bool take_chunk(uint8_t channel, const Chunk& chunk);
+  bool is_crowded(uint8_t channel, const Chunk& chunk);
+  void deliver(uint8_t channel, const Bytes& flat);
+
+  uint64_t key_;
+  size_t max_packet_;
+  Transmit transmit_;
+  Deliver deliver_;
+  Figures figures_;
+  Congestion congestion_;
+
+  // Sending.
+  std::deque<Queued> queue_;
+  uint64_t queued_bytes_ = 0;
+  std::deque<Piece> again_;
+  std::vector<Bytes> sent_lossy_;  // of the packet that is being made
+  std::map<uint64_t, Outgoing> outgoing_;
+  std::map<uint64_t, Sent> in_flight_;  // by number
+  std::vector<Piece> last_pieces_;      // of the newest reliable packet: sent twice when nothing follows it
+  uint64_t in_flight_bytes_ = 0;
+  uint64_t next_message_[2] = {1, 1}, next_number_ = 1;  // messages: lossy, reliable
+  uint64_t next_send_us_ = 0, last_sent_us_ = 0, last_heard_us_ = 0;
+  uint64_t delivered_ = 0, delivered_us_ = 0, first_sent_us_ = 0, app_limited_until_ = 0;
+  uint64_t largest_acknowledged_ = 0, loss_timer_us_ = 0;
+  uint64_t srtt_us_ = 0, rttvar_us_ = 0;
+  int timeouts_ = 0;
+
+  // Receiving.
+  Ranges received_;  // packets
+  uint64_t largest_us_ = 0;
+  int unacknowledged_ = 0;
+  uint64_t ack_due_us_ = 0;
+  std::map<uint64_t, Incoming> incoming_[2];  // lossy, reliable
+  uint64_t incoming_bytes_[2] = {0, 0};
+  Ranges complete_;  // reliable messages
+};
+
+}  // namespace geomx

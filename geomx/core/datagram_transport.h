@@ -1,0 +1,90 @@
+// Lossy channels, and a reliable way that loss doesn't slow down, beside a stream: plain UDP sockets around another
+// transport. What goes over channel 0 stays on the stream, with everything that the stream knows about tokens and ends
+// of connections; kBulk and lossy channels take datagrams (datagram_flow.h) where both ends have opened channels and
+// datagrams are known to get through, and the stream where not.
+//
+// The ends tell each other over the stream where they take datagrams and by which key; a datagram without one is a
+// stranger's, counted and dropped. Each lossy channel has a socket of its own, marked with its priority (DSCP class
+// selectors, falling); all datagrams are received on one. How large they may be is tried out, since nothing on the way
+// cuts them up. Lives on its loop's thread.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "datagram_flow.h"
+#include "loop.h"
+
+namespace geomx {
+
+class DatagramTransport : public Transport, private Loop::Source {
+ public:
+  DatagramTransport(Loop& loop, std::unique_ptr<Transport> stream);
+  ~DatagramTransport() override;
+
+  Status bind(const std::string& host, uint16_t port) override { return stream_->bind(host, port); }
+  std::string address() const override { return stream_->address(); }
+  Status connect(const std::string& address, PeerId* peer) override;
+  void send(PeerId peer, uint8_t channel, Message message) override;
+  Bytes allocate(PeerId peer, size_t size) override { return stream_->allocate(peer, size); }
+  void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
+  size_t overhead(const Message& message) const override { return stream_->overhead(message); }
+  bool is_lost(PeerId peer) const override { return stream_->is_lost(peer); }
+  void set_linger_ms(int linger_ms) override { stream_->set_linger_ms(linger_ms); }
+  void close() override;
+
+  Status open_channels(const LossyChannels& channels) override;
+  size_t max_datagram(PeerId peer) const override;
+  size_t room(PeerId peer) const override;
+  void on_room(std::function<void(PeerId)> handler) override { on_room_ = std::move(handler); }
+  std::map<std::string, double> figures() const override;
+  // For tests: a share of all data that is received is lost.
+  void set_loss(double share) { loss_ = share; }
+  uint16_t port() const { return port_; }
+
+ private:
+  struct Endpoint;
+  struct Session;
+
+  Session& session_of(PeerId peer);
+  Session* up(PeerId peer) const;
+  void offer_to(PeerId peer, Session& session);
+  void take_offer(PeerId peer, const Message& message);
+  void begin(PeerId peer, Session& session);
+  void probe(PeerId peer);
+  void take_reply(PeerId peer, Session& session, const Packet& packet, uint64_t now_us);
+  void set_up(PeerId peer, Session& session, bool is_up);
+  void lose(PeerId peer, const std::string& why);
+  void fall_back(PeerId peer, Session& session);
+
+  bool append_descriptors(std::vector<pollfd>* descriptors) override;
+  void read(const std::vector<pollfd>& descriptors) override;
+  void take(const uint8_t* data, size_t size, const Endpoint& from, uint64_t now_us);
+  void write(Session& session, uint8_t channel, const std::vector<uint8_t>& datagram);
+  void run(PeerId peer, Session& session, uint64_t now_us);
+  void arm();
+  Status open_socket(uint8_t channel, int* fd);
+
+  Loop& loop_;
+  std::unique_ptr<Transport> stream_;
+  Receiver receiver_;
+  OnRefused on_refused_;
+  OnLost on_lost_;
+  std::function<void(PeerId)> on_room_;
+  std::vector<int> sockets_;  // by channel; the first receives
+  int family_ = 0;
+  uint16_t port_ = 0;
+  uint8_t num_channels_ = 0;
+  std::unordered_map<PeerId, std::unique_ptr<Session>> sessions_;
+  std::unordered_map<uint64_t, PeerId> by_key_;  // keys that others show to us
+  size_t place_ = 0;                             // of our descriptor among all
+  std::vector<PeerId> touched_;                  // by what was read in this turn
+  TimerId timer_ = 0;
+  uint64_t timer_us_ = 0;
+  uint64_t strangers_ = 0, too_large_ = 0;
+  double loss_ = 0;
+  std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);  // for timers
+  bool is_closed_ = false;
+};
+
+}  // namespace geomx
