@@ -30,6 +30,7 @@ struct NodeOptions {
   std::string party;
   int32_t party_rank = -1, rank = -1;
   bool is_master = false, is_central = false, central_trains = false;
+  bool is_reachable = true;  // by members of other parties, and not only by those that it connects to
   DomainOptions lan, wan;
   std::string host;  // that others reach this node by; empty: by the route to the scheduler
   uint16_t port = 0;
@@ -48,6 +49,12 @@ struct TransportChoice {
   Params params;
 };
 
+// Empty name: none, the star.
+struct OverlayChoice {
+  std::string name;
+  Params params;
+};
+
 // What a node asks of whoever configures it; called in its turns.
 struct Hooks {
   Worker::Planner plan;
@@ -55,6 +62,7 @@ struct Hooks {
   std::function<Status(const std::string& value, std::unique_ptr<Updater>*)> make_updater;  // null: no server optimizer
   std::function<Status(const Settings&, SyncPolicy*)> sync;
   std::function<Status(TransportChoice*)> transport;  // between parties
+  std::function<Status(Tier, OverlayChoice*)> overlay;
   std::function<void(const std::string& what, const std::string& value)> on_configured;
   std::function<void(int level, const std::string& line)> log = [](int, const std::string&) {};
   // The deployment is up, or this node was not let in.
@@ -139,6 +147,7 @@ class Node {
   Agreement agree() const;
   void make_side(End& end);
   Status make_transport_policy(End& end);
+  Status make_overlay_policy(End& end);
   void take_report(const End& end, NodeId from, const Frame& frame);
   void make_directory();
   void make_worker();

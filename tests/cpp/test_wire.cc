@@ -45,7 +45,7 @@ Frame full_value() {
   Frame frame(FrameKind::value, 1, 0, 129);
   frame.flags = kEveryone;
   frame.codec = fourcc('F', 'P', '1', '6');
-  frame.forward = MemberSet::of(3);
+  frame.forward = {{3, 2}, {1, 1}, {300, 0}, {4, 0}};
   frame.body = Bytes::copy("xy");
   return frame;
 }
@@ -124,7 +124,7 @@ TEST_CASE("what was packed is parsed again, field by field") {
   CHECK(frames[1].body.data() == large.body.data());
   CHECK(frames[2].has(kEveryone));
   CHECK(frames[2].contributors.empty());
-  CHECK(frames[2].forward == MemberSet::of(3));
+  CHECK(frames[2].forward == Route{{3, 2}, {1, 1}, {300, 0}, {4, 0}});
 }
 
 TEST_CASE("a body at the limit stays in the head, one byte more is attached") {

@@ -96,7 +96,7 @@ def test_a_bad_value_is_refused_by_name(environ, changes, sentence):
         ({"ENABLE_DGT": "1"}, {"transport": '{"name":"dgt"}', "transport.mode": "udp"}),
         ({"ENABLE_P3": "1"}, {"scheduler.p3": "true"}),
         ({"ENABLE_INTER_TS": "1", "MAX_GREED_RATE_TS": "0.9"},
-         {"scheduler.tsengine": "true", "scheduler.tsengine.inter": "true", "scheduler.tsengine.greed": "0.9"}),
+         {"scheduler.tsengine": "true", "scheduler.tsengine.inter": "true", "scheduler.tsengine.max_greed_rate": "0.9"}),
         ({"MXNET_KVSTORE_USE_HFA": "1", "MXNET_KVSTORE_HFA_K1": "20"}, {"sync": '{"name":"hfa"}', "sync.k1": "20"}),
         ({"GEOMX_DETERMINISTIC": "1"}, {"deterministic": "true"}),
         ({"DMLC_K": "0.8", "MAX_GREED_RATE_TS": "0.5", "MXNET_KVSTORE_HFA_K1": "2", "ENABLE_INTRA_TS": "0"}, {}),
