@@ -12,7 +12,8 @@ from typing import Any
 from geomx.errors import ConfigError
 from geomx.plugins import offers
 
-BUILT_IN = {"kv": "geomx.bench.kv:run", "codec": "geomx.bench.codec:run", "traffic": "geomx.bench.traffic:run"}
+BUILT_IN = {"kv": "geomx.bench.kv:run", "codec": "geomx.bench.codec:run", "traffic": "geomx.bench.traffic:run",
+            "wan": "geomx.bench.wan:run"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,12 @@ WORKERS = 2
 class Peer:
     """One process. Its standard error goes to a file whose end is shown if it dies."""
 
-    def __init__(self, name: str, arguments: Sequence[str], environ: Mapping[str, str], first_line: str = "") -> None:
+    def __init__(self, name: str, arguments: Sequence[str], environ: Mapping[str, str], first_line: str = "",
+                 before: Sequence[str] = ()) -> None:  # fmt: skip
         self.name = name
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
-        self._process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        command = [*before, sys.executable, *arguments]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._errors, env={**os.environ, **environ}, text=True)  # fmt: skip
         if first_line:
             self._write(first_line)

@@ -17,7 +17,17 @@ class Local:
     display: str = option(
         "auto", "progress: live, plain lines, or as the terminal allows", one_of=("auto", "live", "plain")
     )
+    engine: ClassVar[str] = "shaper"  # what makes network=
     target: ClassVar[str] = "geomx.launchers.local:LocalLauncher"
+
+
+@dataclass
+class Netns(Local):
+    """launcher=netns: a network namespace for each party on this machine; needs root and /dev/net/tun."""
+
+    congestion: str = option("", "of TCP between parties: cubic, bbr, reno, as the kernel has; empty: its default")
+    engine: ClassVar[str] = "netns"
+    target: ClassVar[str] = "geomx.launchers.netns:NetnsLauncher"
 
 
 @dataclass

@@ -166,6 +166,14 @@ size_t Arena::used_bytes() const {
 
 // ---- others' -------------------------------------------------------------------------------------------------------
 
+// A process in another network namespace is meant to be elsewhere: what goes there goes over that network.
+static bool shares_network_with(uint32_t pid) {
+  struct stat own, other;
+  const std::string file = "/proc/" + std::to_string(pid) + "/ns/net";
+  const bool is_known = stat("/proc/self/ns/net", &own) == 0 && stat(file.c_str(), &other) == 0;
+  return !is_known || (own.st_ino == other.st_ino && own.st_dev == other.st_dev);
+}
+
 struct ForeignMemory::Mapping {
   uint8_t* start;
   uint64_t size;
@@ -173,7 +181,7 @@ struct ForeignMemory::Mapping {
 };
 
 std::unique_ptr<ForeignMemory> ForeignMemory::open(const MemoryOffer& offer) {
-  if (offer.fd < 0 || offer.host != boot_id()) return nullptr;
+  if (offer.fd < 0 || offer.host != boot_id() || !shares_network_with(offer.pid)) return nullptr;
   const int fd = open_file_of(offer.pid, offer.fd);
   if (fd < 0) return nullptr;
   // Process numbers differ between containers: the nonce says that it is the right process.

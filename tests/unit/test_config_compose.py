@@ -62,7 +62,10 @@ MISTAKES = [
         "task=digitz is not installed; there are: charlm, cifar10, digits, fashion_mnist, mnist, script, synthetic",
     ),
     (["scheduler=fifo+nothing"], "scheduler=nothing is not installed; there are: fifo"),
-    (["launcher=joblib"], "launcher=joblib is not installed; there are: local; Hydra's own is hydra/launcher=joblib"),
+    (
+        ["launcher=joblib"],
+        "launcher=joblib is not installed; there are: local, netns; Hydra's own is hydra/launcher=joblib",
+    ),
     (["topology.worker=3"], "topology=hips has no option worker; did you mean workers?"),
     (["+task.foo=3"], "task.foo: no such option"),
     (["sed=1"], "sed: no such option; did you mean seed?"),
