@@ -200,6 +200,10 @@ class Node:
         codec, frames, payload bytes, framing bytes); account: up, down, init or control; key "": bytes of no key, such
         as messages' own headers. "work": (tier, key, seconds to encode up, down, seconds to
         decode up, down, parts that came and were dropped, parts that were not applied elsewhere and went back)."""
+    def trace(self, first: int, last: int, capacity: int) -> None:
+        """Before start(): spans of these rounds are kept, `capacity` of them in all."""
+    def take_trace(self) -> str:
+        """Spans since the last call, as lines that geomx.timeline reads; "" if there are none."""
 
 class Codec:
     """A codec outside a node: for tests and benchmarks. A slot keeps what a lane's would, for each direction."""
@@ -224,6 +228,8 @@ class Codec:
     def metrics(self) -> dict[str, float]:
         """What it has counted."""
     def takes(self, dtype: str) -> bool: ...
+    def carries(self, content: str) -> bool:
+        """gradient, parameter or delta."""
     def encode(self, values: NDArray[Any], slot: int = 0, direction: str = "up") -> bytes:
         """The next round of this slot, as one part."""
     def encode_parts(self, values: NDArray[Any], part_length: int, slot: int = 0, direction: str = "up") -> list[bytes]:

@@ -93,6 +93,9 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
     )
     if spec.links:
         node.shape_wan(shape(resolve(config.network, config.topology), spec.links, spec.party, _seed_of(spec)))
+    if config.trace.rounds:
+        first, last = config.trace.rounds
+        node.trace(first, last, config.trace.max_spans)
     codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
     transports = Transports(node, config.transport)
 
@@ -192,6 +195,7 @@ class Counting:
             self._over.set()
             self._thread.join()
             with contextlib.suppress(_core.Error):
+                self._tell_trace()
                 taken = self._node.ledger()
                 self._reporter.send("counters", taken["counters"])
                 self._reporter.send("ledger", {"sent": taken["sent"], "work": taken["work"]})
@@ -204,6 +208,19 @@ class Counting:
         with contextlib.suppress(_core.Error):  # closed meanwhile
             while not self._over.wait(COUNT_EVERY_S):
                 self._reporter.send("counters", self._node.counters())
+                self._tell_trace()
+
+    def _tell_trace(self) -> None:
+        if lines := self._node.take_trace():
+            self._reporter.send("trace", {"lines": f"host {_boot_id()}\n{lines}"})
+
+
+def _boot_id() -> str:
+    """Processes with the same one share a monotonic clock."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
 
 
 def _domain(spec: DomainSpec | None) -> _core.Domain | None:

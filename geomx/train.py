@@ -9,7 +9,7 @@ Workers whose batches end leave; the others go on without them. Nothing is resca
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ def run_worker(spec: NodeSpec, node: Any, emit: Emit) -> dict[str, Any]:
         on_server=optimizer.where == "server",
         scale=_scale(store, optimizer),
         eval_every=getattr(config.task, "eval_every", 0),
+        traced=config.trace.rounds,
     )
     for batch in task.batches(*_place(spec, store), spec.seed):
         loop.step(batch)
@@ -67,6 +68,7 @@ class Loop:
     on_server: bool  # a pull gives weights; else summed gradients
     scale: float
     eval_every: int
+    traced: Sequence[int] = ()  # first and last step that a timeline wants
     rounds: int = 0
     samples: int = 0
     loss: float = 0.0
@@ -92,6 +94,8 @@ class Loop:
         self.rounds += 1
         self.samples += batch.samples
         computed = max(began, min(store.gradients_ready_at, ready))
+        if self.traced and self.traced[0] <= self.rounds <= self.traced[1]:
+            self._trace(began, computed, ready)
         self._tell(batch, compute_s=computed - began, wait_s=ready - computed)
 
     def end(self) -> dict[str, Any]:
@@ -108,6 +112,12 @@ class Loop:
             "rounds": self.rounds,
             "samples": self.samples,
         }
+
+    def _trace(self, began: float, computed: float, ready: float) -> None:
+        """For geomx.timeline; perf_counter is the monotonic clock, the core's."""
+        steps = [("compute", began, computed), ("wait", computed, ready)]
+        lines = [f"step {kind} {self.rounds} {int(a * 1e9)} {int(b * 1e9)}\n" for kind, a, b in steps]
+        self.emit("trace", {"lines": "".join(lines)})
 
     def _tell(self, batch: Batch, compute_s: float, wait_s: float) -> None:
         row = {

@@ -12,8 +12,7 @@ from typing import Any
 from geomx.errors import ConfigError
 from geomx.plugins import offers
 
-BUILT_IN = {"kv": "geomx.bench.kv:run", "codec": "geomx.bench.codec:run", "traffic": "geomx.bench.traffic:run",
-            "wan": "geomx.bench.wan:run"}  # fmt: skip
+BUILT_IN = {name: f"geomx.bench.{name}:run" for name in ("kv", "codec", "traffic", "trace", "accuracy", "wan")}
 
 
 @dataclass(frozen=True)

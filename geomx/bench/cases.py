@@ -8,6 +8,7 @@ from collections.abc import Callable
 # case -> (number of tensors, elements of each)
 CASES = {
     "large": (50, 512_000),  # 25.6 M float32
+    "model": (20, 250_000),
     "small": (2000, 256),
     "tiny": (1, 1),
 }

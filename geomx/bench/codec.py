@@ -18,6 +18,8 @@ from geomx.bench import Case
 ELEMENTS = 25_600_000
 PART = 262_144  # elements of a part, as a run without a scheduler cuts them
 RATIO = 0.01
+LINK = 100e6 / 8  # bytes a second of codec_share
+PARTIES = 2
 TURNS, QUICK_TURNS = 15, 5
 Values = NDArray[Any]
 Call = Callable[[], Any]
@@ -26,7 +28,8 @@ Call = Callable[[], Any]
 def run(quick: bool) -> dict[str, Case]:
     """fp16_encode: float32 to float16, against memcpy of the same input. bsc_encode: momentum, residual, choice and
     bytes of 1 %, against the choice alone by torch.topk, or numpy.argpartition. bsc_decode: adding the 1 %, against
-    adding all."""
+    adding all. codec_share: what one round of a tensor costs in encoding and decoding (up at a party, all parties' at
+    the server, down at both), against the time that it saves a party's link of 100 Mbit/s, both ways."""
     turns = QUICK_TURNS if quick else TURNS
     values = np.random.default_rng(1).standard_normal(ELEMENTS, np.float32)
     play(values[: ELEMENTS // 4] if quick else values)
@@ -37,6 +40,7 @@ def run(quick: bool) -> dict[str, Case]:
         )
         cases["bsc_encode"] = _case(_bsc_encode(codec, values, turns))
         cases["bsc_decode"] = _case(_bsc_decode(codec, values, turns))
+        cases["codec_share"] = _case(_share(codec, values, turns))
     return cases
 
 
@@ -76,6 +80,33 @@ def _bsc_decode(codec: _core.Codec, values: Values, turns: int) -> tuple[float, 
     return _in_turns(ours, lambda: _core.kernel("add_f32", total, values), turns)
 
 
+def _share(codec: _core.Codec, values: Values, turns: int) -> tuple[float, float]:
+    up, total = codec.encode_parts(values, PART), np.zeros(len(values), np.float32)
+
+    def one_round() -> list[bytes]:
+        total[:] = 0
+        up[:] = codec.encode_parts(values, PART)
+        for _ in range(PARTIES):
+            _add(codec, up, total)
+        down = codec.encode_parts(total, PART, slot=1, direction="down")
+        _add(codec, down, total)
+        return down
+
+    seconds = float("inf")
+    for _ in range(turns):
+        began = time.perf_counter()
+        down = one_round()
+        seconds = min(seconds, time.perf_counter() - began)
+    saved = (2 * values.nbytes - sum(map(len, up)) - sum(map(len, down))) / LINK
+    print(f"codec_share: {seconds:.3f} s of {saved:.1f} s saved, {100 * seconds / saved:.2f} %")
+    return seconds, saved
+
+
+def _add(codec: _core.Codec, parts: list[bytes], total: Values) -> None:
+    for number, data in enumerate(parts):
+        codec.accumulate(data, total[number * PART :][:PART])
+
+
 def _in_turns(ours: Call, theirs: Call, turns: int) -> tuple[float, float]:
     """The best of each, one after the other, so that what else the machine does hits both."""
     best = [float("inf"), float("inf")]
@@ -88,15 +119,16 @@ def _in_turns(ours: Call, theirs: Call, turns: int) -> tuple[float, float]:
     return best[0], best[1]
 
 
-def find(choice: CodecChoice, options: Any) -> _core.Codec:
-    """What a policy chose, among the codecs that its compression brings. Raises ConfigError."""
+def find(choice: CodecChoice, options: Any, answer: str = "gradients") -> _core.Codec:
+    """What a policy chose, among the codecs that its compression brings. answer: as `_core.Codec` takes it. Raises
+    ConfigError."""
     if choice.name == "identity":
         return _core.Codec("identity")
     for codec in options.codecs():
         if getattr(codec, "name", None) == choice.name:
-            return _core.Codec(choice.name, choice.params, make=codec.make)
+            return _core.Codec(choice.name, choice.params, make=codec.make, answer=answer)
         try:
-            return _core.Codec(choice.name, choice.params, str(codec.path))
+            return _core.Codec(choice.name, choice.params, str(codec.path), answer=answer)
         except (_core.Refused, AttributeError):
             continue
     raise ConfigError(f"no codec is called {choice.name}")

@@ -33,7 +33,7 @@ LARGE, SMALL = "large", "seed"  # 5.0 and 0.18 million parameters
 LEARNING_RATE = 0.001
 GOAL = 0.95
 MOST_STEPS = 200
-TURNS, QUICK_TURNS = 5, 2
+TURNS, QUICK_TURNS = 4, 2
 BEST: dict[str, Any] = {"compression": {"name": "mpq", "ratio": 0.01, "value_bits": 8}}
 
 

@@ -45,6 +45,12 @@ class Ledger:
 
 
 @dataclass
+class Trace:
+    rounds: list[int] = option([], "[first, last]: what nodes do in these rounds becomes trace.json, for Perfetto")
+    max_spans: int = option(20_000, "of one node; what comes then is counted and left out", at_least=1)
+
+
+@dataclass
 class Sweep:
     resume: bool = option(False, "go on with the newest sweep of the same command; finished jobs are skipped")
     objective: str = option(
@@ -66,6 +72,7 @@ class Config:
     tracking: Any = "???"
     target: Target = option(Target, "what is to be reached")
     timeouts: Timeouts = option(Timeouts, "how long things may take")
+    trace: Trace = option(Trace, "a timeline of all nodes")
     ledger: Ledger = option(Ledger, "what traffic costs")
     sweep: Sweep = option(Sweep, "of runs with -m")
     on_failure: str = option("stop", "when a node dies: stop ends the run", one_of=("stop",))

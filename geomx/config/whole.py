@@ -41,6 +41,7 @@ def judge(config: Config) -> None:
     _check_network(config)
     _check_script(config)
     _check_declared(config)
+    _check_trace(config.trace.rounds)
 
 
 def settings(config: Config) -> dict[str, str]:
@@ -157,6 +158,11 @@ def _check_script(config: Config) -> None:
     script = getattr(config.task, "script", None)
     if script is not None and not Path(script).is_file():
         raise ConfigError(f"task.script: {script!r} given, there is no such file in {Path.cwd()}")
+
+
+def _check_trace(rounds: list[int]) -> None:
+    if rounds and not (len(rounds) == 2 and 1 <= rounds[0] <= rounds[1]):
+        raise ConfigError(f"trace.rounds: {rounds} given, allowed is [first, last], of which the first round is 1")
 
 
 def _check_declared(config: Config) -> None:

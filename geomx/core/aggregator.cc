@@ -80,8 +80,12 @@ void Aggregator::take_push(NodeId from, Frame frame) {
     return;
   }
   if (checks_contributors_ && line.in.intersects(frame.contributors)) return refuse_overlap(frame, line);
-  (void)from;
-  add_in(*side_.keys.find(frame.key), line, frame);
+  {
+    TraceEvent event = side_.event(TraceKind::merge, Direction::up, frame.key, frame.part, frame.round);
+    event.peer = from.packed();
+    const TraceSpan span(side_.trace, event);
+    add_in(*side_.keys.find(frame.key), line, frame);
+  }
   judge(frame.key, frame.part, index);
 }
 
@@ -233,6 +237,7 @@ void Aggregator::close(uint32_t index, uint32_t part, uint32_t line_index) {
   const Key& key = *side_.keys.find(index);
   Line& line = state_of(index).parts[part].lines[line_index];
   line.is_closed = true;
+  trace_open(index, part, line);
   line.owed = expected(index, line_index, line.open) | line.in;
   side_.counters.of(side_.tier).missing_parts += line.owed.count() - line.in.count();
   Frame frame(FrameKind::push, index, part, line.open);
@@ -253,6 +258,15 @@ void Aggregator::close(uint32_t index, uint32_t part, uint32_t line_index) {
   ++side_.counters.rounds;
   const MemberSet contributors = line.in;
   upstream_.offer(index, part, line_index, line.open, std::move(sum), contributors, line.priority);
+}
+
+// How long the round was open: since its first contribution.
+void Aggregator::trace_open(uint32_t index, uint32_t part, const Line& line) const {
+  if (side_.trace == nullptr || !side_.trace->covers(line.open) || line.in.empty()) return;
+  TraceEvent event = side_.event(TraceKind::open, Direction::up, index, part, line.open);
+  event.end_ns = Trace::now_ns();
+  event.begin_ns = event.end_ns - int64_t(side_.reactor.now_us() - line.since_us) * 1000;
+  side_.trace->add(event);
 }
 
 void Aggregator::finish(uint32_t index, uint32_t part, uint32_t line_index, Bytes value) {

@@ -136,6 +136,7 @@ class Aggregator {
   void judge_droppable(uint32_t key, uint32_t line, uint32_t round);
   bool may_miss(const State& state, uint32_t round, uint32_t part, const MemberSet& missing) const;
   bool is_too_far(uint32_t key, uint32_t part, uint32_t line) const;
+  void trace_open(uint32_t key, uint32_t part, const Line& line) const;
   void close(uint32_t key, uint32_t part, uint32_t line);
   void answer(uint32_t key, uint32_t part, uint32_t line, const Encoded& encoded);
   void send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,

@@ -8,6 +8,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <sstream>
+
 #include "core/handle.h"
 #include "core/identity_codec.h"
 #include "core/python_codec.h"
@@ -170,6 +172,12 @@ std::string direction_word(Direction direction) { return direction == Direction:
 std::string codec_word(uint32_t wire_id) {
   std::string word(reinterpret_cast<const char*>(&wire_id), 4);
   return word.substr(0, word.find_last_not_of(std::string(" \0", 2)) + 1);
+}
+
+std::string in_one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n' || c == '\r') c = ' ';
+  return text;
 }
 
 struct PyDomain {
@@ -397,6 +405,39 @@ class PyNode {
     for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.metrics(); }))
       out[name] += value;
     return out;
+  }
+  void trace(uint32_t first, uint32_t last, size_t capacity) { handle_->trace(first, last, capacity); }
+  // Lines as geomx.timeline reads them: names that the spans of this batch use, then the spans.
+  std::string take_trace() {
+    struct Taken {
+      std::vector<TraceEvent> events;
+      std::map<uint32_t, std::string> keys;
+      std::map<std::pair<Tier, uint32_t>, std::string> peers;
+      uint64_t num_dropped = 0;
+    };
+    const Taken taken = ask<Taken>([](Node& node) {
+      Taken t;
+      t.events = node.trace().take();
+      t.num_dropped = node.trace().num_dropped();
+      for (const TraceEvent& e : t.events) {
+        if (std::string& name = t.keys[e.key]; name.empty()) name = node.key_name(e.key);
+        if (e.peer == kNobody) continue;
+        if (std::string& name = t.peers[{e.tier, e.peer}]; name.empty()) name = node.peer_name(e.tier, e.peer);
+      }
+      return t;
+    });
+    const nb::gil_scoped_release nogil;
+    std::ostringstream out;
+    for (const auto& [index, name] : taken.keys) out << "key " << index << ' ' << in_one_line(name) << '\n';
+    for (const auto& [peer, name] : taken.peers)
+      out << "peer " << tier_word(peer.first) << ' ' << peer.second << ' ' << in_one_line(name) << '\n';
+    const char* const kinds[] = {"encode", "queue", "receive", "merge", "open", "update", "decode"};
+    for (const TraceEvent& e : taken.events)
+      out << "span " << kinds[size_t(e.kind)] << ' ' << tier_word(e.tier) << ' ' << direction_word(e.direction) << ' '
+          << (e.peer == kNobody ? int64_t(-1) : int64_t(e.peer)) << ' ' << e.key << ' ' << e.part << ' ' << e.round
+          << ' ' << e.begin_ns << ' ' << e.end_ns << '\n';
+    if (taken.num_dropped) out << "dropped " << taken.num_dropped << '\n';
+    return out.str();
   }
   std::map<std::string, std::string> addresses() {
     return ask<std::map<std::string, std::string>>([](Node& node) {
@@ -631,6 +672,12 @@ class PyCodec {
   }
   bool keeps_residual() const { return codec_->keeps_residual(); }
   bool can_merge() const { return codec_->can_merge(); }
+  bool carries(const std::string& content) const {
+    const std::vector<std::string> words = {"gradient", "parameter", "delta"};
+    const auto found = std::find(words.begin(), words.end(), content);
+    if (found == words.end()) refuse("content " + content + " is not one of gradient, parameter, delta");
+    return codec_->carries(Content(found - words.begin()));
+  }
   bool takes(const std::string& dtype) const { return codec_->takes(dtype_named(dtype)); }
   std::map<std::string, double> metrics() const { return *metrics_; }
 
@@ -971,6 +1018,8 @@ NB_MODULE(_core, m) {
       .def("close", &PyNode::close)
       .def("counters", &PyNode::counters)
       .def("ledger", &PyNode::ledger)
+      .def("trace", &PyNode::trace, "first"_a, "last"_a, "capacity"_a)
+      .def("take_trace", &PyNode::take_trace)
       .def_prop_ro("addresses", &PyNode::addresses)
       .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })
@@ -992,6 +1041,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("can_merge", &PyCodec::can_merge)
       .def_prop_ro("metrics", &PyCodec::metrics)
       .def("takes", &PyCodec::takes, "dtype"_a)
+      .def("carries", &PyCodec::carries, "content"_a)
       .def("encode", &PyCodec::encode, "values"_a, "slot"_a = 0, "direction"_a = "up")
       .def("encode_parts", &PyCodec::encode_parts, "values"_a, "part_length"_a, "slot"_a = 0, "direction"_a = "up")
       .def("decode", &PyCodec::decode, "data"_a, "length"_a, "dtype"_a, "slot"_a = 0, "direction"_a = "up")

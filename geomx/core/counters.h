@@ -12,7 +12,7 @@ namespace geomx {
 // What was done for one key in one tier; seconds by direction.
 struct KeyWork {
   double encode_s[2] = {0, 0}, decode_s[2] = {0, 0};
-  uint64_t dropped_parts = 0;   // came here and were not applied: late or double
+  uint64_t dropped_parts = 0;   // late or double when they came, or too late to leave
   uint64_t returned_parts = 0;  // left here and were not applied: what they carried went back into a residual
 };
 

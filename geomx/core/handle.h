@@ -27,6 +27,7 @@ class Handle {
 
   Hooks& hooks() { return hooks_; }  // before start()
   CodecRegistry& codecs() { return node_->codecs(); }
+  void trace(uint32_t first, uint32_t last, size_t capacity) { node_->trace().set(first, last, capacity); }
   // Before make_node(): what leaves this node's party and comes in is shaped like this.
   Status shape_wan(WanShape shape);
   void make_node();  // once the hooks are set

@@ -100,6 +100,7 @@ void Lane::encode_group(const Key& key, Line& line, const Waiting& group, std::v
   const size_t first = out->size();
   if (codec.scope() != CodecScope::part) {
     const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
+    const TraceSpan span(side_.trace, side_.event(TraceKind::encode, direction_, key.spec.index, 0, group.round));
     PartView whole = key.whole(group.round, side_.tier, direction_);
     whole.offset = key.parts[group.values.begin()->first].offset;
     const Bytes values = contiguous(group.values);
@@ -171,6 +172,7 @@ bool Lane::encode(const Key& key, Line& line, uint32_t part, uint32_t round, con
   encoded.codec = key.codec_of(side_.tier, direction_).wire_id();
   {
     const Stopwatch watch(&side_.counters.encode_s, encode_seconds(key));
+    const TraceSpan span(side_.trace, side_.event(TraceKind::encode, direction_, key.spec.index, part, round));
     if (Status status = encode_part(key, line, view, values, &encoded); !status.ok()) {
       side_.fail("key \"" + key.spec.name + "\": " + status.message());
       return false;

@@ -84,7 +84,8 @@ void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel, ui
     peer.lossy_orders.insert(next_order_);
     peer.has_new_lossy = peer.has_new_lossy || wait_us != 0;
   }
-  heap.push_back(Queued{rank, next_order_++, std::move(frame), wait_us});
+  const int64_t since_ns = is_traced(frame) ? Trace::now_ns() : 0;
+  heap.push_back(Queued{rank, next_order_++, std::move(frame), wait_us, 0, since_ns});
   std::push_heap(heap.begin(), heap.end());
   mark(to.packed(), peer);
 }
@@ -177,7 +178,7 @@ void Link::pump_ranked(Peer& peer, std::vector<Frame> bundle) {
       carries_parts = false;
       continue;
     }
-    bundle.push_back(pop(peer.ranked));
+    bundle.push_back(pop(peer.ranked, peer));
     bytes += size;
     carries_parts = true;
   }
@@ -244,6 +245,7 @@ void Link::drop_expired(Peer& peer) {
       if (queued.deadline_us == 0 || queued.deadline_us > now_us) return false;
       peer.lossy_orders.erase(queued.order);
       ++counters_.of(tier_).dropped_parts;
+      ++counters_.of(tier_).of_key(queued.frame.key).dropped_parts;
       return true;
     };
     const auto end = std::remove_if(frames.begin(), frames.end(), is_late);
@@ -270,14 +272,31 @@ void Link::watch_expiry(uint32_t node, Peer& peer) {
 
 Frame Link::pop_lossy(Peer& peer, Heap& heap) {
   peer.lossy_orders.erase(heap.front().order);
-  return pop(heap);
+  return pop(heap, peer);
 }
 
-Frame Link::pop(Heap& heap) {
+Frame Link::pop(Heap& heap, const Peer& peer) {
   std::pop_heap(heap.begin(), heap.end());
   Frame frame = std::move(heap.back().frame);
+  const int64_t since_ns = heap.back().since_ns;
   heap.pop_back();
+  if (since_ns != 0) {
+    TraceEvent event = event_of(TraceKind::queue, frame, node_of_[peer.id]);
+    event.begin_ns = since_ns;
+    event.end_ns = Trace::now_ns();
+    trace_->add(event);
+  }
   return frame;
+}
+
+bool Link::is_traced(const Frame& frame) const {
+  const bool is_part = frame.kind == FrameKind::push || frame.kind == FrameKind::value;
+  return trace_ != nullptr && is_part && trace_->covers(frame.round);
+}
+
+TraceEvent Link::event_of(TraceKind kind, const Frame& frame, uint32_t node) const {
+  const Direction direction = frame.kind == FrameKind::push ? Direction::up : Direction::down;
+  return {kind, tier_, direction, node, frame.key, frame.part, frame.round, 0, 0};
 }
 
 // Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
@@ -346,6 +365,11 @@ void Link::take(PeerId from, uint8_t, Message message) {
     if (frame.kind == FrameKind::ack) {
       if (node != kNobody) take_acks(peers_[node], frame);
     } else {
+      if (is_traced(frame)) {
+        TraceEvent event = event_of(TraceKind::receive, frame, node);
+        event.begin_ns = event.end_ns = Trace::now_ns();
+        trace_->add(event);
+      }
       handler_(sender, from, std::move(frame));
     }
   }

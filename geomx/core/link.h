@@ -13,6 +13,7 @@
 #include "flows.h"
 #include "policies.h"
 #include "reactor.h"
+#include "trace.h"
 #include "transport.h"
 #include "wire.h"
 
@@ -31,6 +32,7 @@ class Link {
   using OnTrouble = std::function<void(NodeId node, PeerId peer, const std::string& why, bool is_over)>;
   void on_trouble(OnTrouble handler) { trouble_ = std::move(handler); }
   void set_credit(uint64_t bytes) { credit_bytes_ = bytes; }
+  void set_trace(Trace* trace) { trace_ = trace; }
 
   // Frames to `node` go over this connection from now on; a node that connected to us is learnt by itself.
   void set_peer(NodeId node, PeerId peer);
@@ -69,6 +71,7 @@ class Link {
     uint64_t order;
     Frame frame;
     uint64_t wait_us = 0, deadline_us = 0;
+    int64_t since_ns = 0;  // 0: not traced
     // For heaps: whoever leaves later is less.
     bool operator<(const Queued& other) const { return rank != other.rank ? rank < other.rank : order > other.order; }
   };
@@ -108,7 +111,9 @@ class Link {
   void watch_expiry(uint32_t node, Peer& peer);
   Frame pop_lossy(Peer& peer, Heap& heap);
   void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
-  static Frame pop(Heap& heap);
+  Frame pop(Heap& heap, const Peer& peer);
+  bool is_traced(const Frame& frame) const;
+  TraceEvent event_of(TraceKind kind, const Frame& frame, uint32_t node) const;
   void count(Peer& peer, const Flow& flow);
   void refuse(const std::string& why);
   NodeId node_at(PeerId peer) const;
@@ -128,6 +133,7 @@ class Link {
   std::unordered_map<uint32_t, Peer> peers_;      // NodeId -> queue
   std::unordered_map<PeerId, uint32_t> node_of_;  // connection -> NodeId
   std::vector<uint32_t> dirty_;
+  Trace* trace_ = nullptr;
   Flows strangers_;  // to connections whose node wasn't known
 };
 

@@ -63,6 +63,7 @@ Node::End& Node::open(Tier tier) {
   end->tier = tier;
   end->transport = make_transport_(tier);
   end->link = std::make_unique<Link>(reactor_, *end->transport, tier, counters_);
+  end->link->set_trace(&trace_);
   End* raw = end.get();
   end->link->on_frame([this, raw](NodeId from, PeerId peer, Frame frame) { on_frame(*raw, from, peer, frame); });
   end->link->on_refused([this](const std::string& why) { hooks_.log(10, "a message was dropped: " + why); });

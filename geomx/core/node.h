@@ -10,6 +10,7 @@
 #include "membership.h"
 #include "registry.h"
 #include "root.h"
+#include "trace.h"
 #include "uplink.h"
 #include "worker.h"
 
@@ -90,7 +91,10 @@ class Node {
     Flow flow;
   };
   std::vector<Item> items() const;
-  std::string key_name(uint32_t index) const;     // "" for kNoKey and unknown ones
+  std::string key_name(uint32_t index) const;  // "" for kNoKey and unknown ones
+  // As in sentences; "" for kNobody, and on schedulers, which send nothing that counts.
+  std::string peer_name(Tier tier, uint32_t node) const;
+  Trace& trace() { return trace_; }
   std::map<std::string, double> metrics() const;  // what plugins count, by their names
   std::map<std::string, double> figures() const;  // what transports count
   const std::string& name() const { return name_; }
@@ -172,6 +176,7 @@ class Node {
   std::map<std::string, double> metrics_;
   CodecRegistry codecs_;
   Counters counters_;
+  Trace trace_;
   KeyTable keys_;
   std::string name_;
   Agreement agreement_;

@@ -26,7 +26,7 @@ void Node::make_side(End& end) {
   const uint32_t contributor = roster.self.role == Role::member ? roster.self.rank : num_members;
   end.side.reset(new Side{reactor_, *end.link, keys_, end.policies, counters_, end.tier, roster.self,
                           uint32_t(roster.servers.size()), num_members, contributor,
-                          [this](const std::string& why) { fail(name_ + ": " + why); }});
+                          [this](const std::string& why) { fail(name_ + ": " + why); }, &trace_});
   end.link->set_credit(end.policies.scheduler->credit_bytes());
   if (end.tier != Tier::wan) return;
   if (Status status = make_transport_policy(end); !status.ok()) fail(name_ + ": " + status.message());
@@ -272,14 +272,16 @@ std::vector<Node::Item> Node::items() const {
   for (const auto& end : ends_) {
     if (!end) continue;
     end->link->for_each_flow([&](uint32_t node, const Flow& flow) {
-      const NodeId id{Role(node & 3), node >> 2};
-      const bool is_named = node != kNobody && (id.role == Role::scheduler || end->membership);
-      std::string to;
-      if (is_named) to = end->membership ? end->membership->roster().name_of(id) : "the scheduler";
-      out.push_back({end->tier, to, key_name(flow.key), flow});
+      out.push_back({end->tier, peer_name(end->tier, node), key_name(flow.key), flow});
     });
   }
   return out;
+}
+
+std::string Node::peer_name(Tier tier, uint32_t node) const {
+  const End* end = end_of(tier);
+  if (node == kNobody || end == nullptr || !end->membership) return "";
+  return end->membership->roster().name_of({Role(node & 3), node >> 2});
 }
 
 std::string Node::key_name(uint32_t index) const {

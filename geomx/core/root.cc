@@ -1,8 +1,7 @@
 // Root: see root.h.
 #include "root.h"
 
-#include <chrono>
-
+#include "stopwatch.h"
 #include "sums.h"
 
 namespace geomx {
@@ -20,15 +19,17 @@ void Root::offer(uint32_t index, uint32_t part, uint32_t line, uint32_t round, B
   if (weights.size() != sum.size())
     return side_.fail("key \"" + key.spec.name +
                       "\" has no initial value, which a server optimizer needs; init it first");
-  const auto start = std::chrono::steady_clock::now();
-  Bytes next = side_.link.allocate(member(0), weights.size());  // the old ones may still be on their way to members
-  if (!next.empty()) std::memcpy(next.writable(), weights.data(), weights.size());
-  const Status status =
-      updater_->step(key.view(part, round, side_.tier, Direction::up), line, sum.data(), next.writable());
-  if (!status.ok()) return side_.fail("key \"" + key.spec.name + "\": " + status.message());
-  weights = next;
-  side_.counters.update_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  aggregator_->finish(index, part, line, std::move(next));
+  {
+    const Stopwatch watch(&side_.counters.update_s);
+    const TraceSpan span(side_.trace, side_.event(TraceKind::update, Direction::up, index, part, round));
+    Bytes next = side_.link.allocate(member(0), weights.size());  // the old ones may still be on their way to members
+    if (!next.empty()) std::memcpy(next.writable(), weights.data(), weights.size());
+    const Status status =
+        updater_->step(key.view(part, round, side_.tier, Direction::up), line, sum.data(), next.writable());
+    if (!status.ok()) return side_.fail("key \"" + key.spec.name + "\": " + status.message());
+    weights = std::move(next);
+  }
+  aggregator_->finish(index, part, line, weights);
 }
 
 // The sum is what members get, unless an updater makes something else of it.

@@ -26,7 +26,11 @@ void Uplink::all_left() { on_all_left_(); }
 
 void Uplink::take(const Frame& frame, bool answers) {
   Bytes values;
-  if (Status status = client_.decode(frame, &values); !status.ok()) return wan_.fail(status.message());
+  {
+    const TraceSpan span(wan_.trace,
+                         wan_.event(TraceKind::decode, Direction::down, frame.key, frame.part, frame.round));
+    if (Status status = client_.decode(frame, &values); !status.ok()) return wan_.fail(status.message());
+  }
   if (answers) return lan_->finish(frame.key, frame.part, 0, std::move(values));
   lan_->set_value(frame.key, frame.part, frame.round, to_raw(wan_.keys.find(frame.key)->spec.dtype, values));
 }

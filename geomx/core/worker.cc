@@ -262,6 +262,8 @@ void Worker::take_value(const Frame& frame) {
 
 // Writes one part into the caller's array; true when it was the pull's last.
 bool Worker::fill(const Key& key, Pull& pull, const Frame& frame) {
+  const TraceSpan span(side_.trace,
+                       side_.event(TraceKind::decode, Direction::down, key.spec.index, frame.part, frame.round));
   const PartSpec& part = key.parts[frame.part];
   const size_t width = size_of(key.spec.dtype);
   Bytes raw = frame.body;

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from geomx import timeline
 from geomx.api import Launcher
 from geomx.config import Config
 from geomx.control import Inbox, Message
@@ -171,6 +172,8 @@ class Job:
             ledger.count(node, body)
         elif message.kind == "ledger":
             self.outcome.accounts.take(node, body["sent"], body["work"])
+        elif message.kind == "trace":
+            timeline.append(self._out, node, body["lines"])
         elif message.kind == "note":
             log.log(int(body.get("level", logging.INFO)), "%s: %s", node, body.get("line", ""))
         elif message.kind == "failed":
@@ -214,8 +217,9 @@ class Job:
         try:
             self._processes.stop(self._config.launcher.stop_s)
             for message in self._inbox.receive(0.0):
-                if message.kind in ("counters", "ledger"):
+                if message.kind in ("counters", "ledger", "trace"):
                     self._heard(message)
+            timeline.assemble(self._out, {n.title: n.name for n in self._nodes})
             for node, counters in self.outcome.ledger.counters.items():
                 self.outcome.accounts.estimate(node, counters)
         finally:

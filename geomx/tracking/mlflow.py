@@ -114,7 +114,7 @@ class MlflowTracker(Tracker):
             self._client.log_batch(self._run_id, metrics=piece)
 
     def _log_files(self) -> None:
-        for name in ("summary.json", "metrics.jsonl", "ledger.csv", "ledger_work.csv"):
+        for name in ("summary.json", "metrics.jsonl", "ledger.csv", "ledger_work.csv", "trace.json"):
             if (self._directory / name).exists():
                 self._client.log_artifact(self._run_id, str(self._directory / name))
         if (self._directory / "logs").is_dir():

@@ -1,5 +1,7 @@
 """bsc and mpq in whole clusters: what workers get, that it is the same everywhere, and that nothing is lost."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -113,3 +115,33 @@ def test_large_integers_are_refused_in_a_sentence():
     with pytest.raises(_core.Error, match="compression=bsc: .*has int32, allowed are float32"):
         cluster.run(work)
     cluster.close()
+
+
+def test_a_bound_that_differs_between_nodes_is_refused_with_both_names():
+    def change(spec):
+        other = '{"name":"bsc","size_lower_bound":500}'
+        return dataclasses.replace(spec, settings={**spec.settings, "compression": other}) if spec.rank == 1 else spec
+
+    config = {"compression": {"name": "bsc", "size_lower_bound": 1000}}
+    both = "compression: the scheduler of party party0 has .*1000.*, worker 1 of party party0 has .*500"
+    with pytest.raises(_core.Error, match=both):
+        LocalCluster([2], config=config, change=change, deadline_s=10).start()
+
+
+def test_small_tensors_that_are_ready_leave_together():
+    keys, length, rounds = list(range(300)), 10, 5
+    with LocalCluster([1, 1], config={"compression": {"name": "bsc"}}) as cluster:
+
+        def work(worker):
+            out = [np.zeros(length, np.float32) for _ in keys]
+            worker.init(keys, out)
+            worker.pull(keys, out)
+            worker.barrier(world=True)
+            before = cluster.counters("local_server", "global_server")["wan.messages"]
+            for _ in range(rounds):
+                worker.push_pull(keys, [np.ones(length, np.float32) for _ in keys], out)
+            return before
+
+        before = max(cluster.run(work))
+        sent = cluster.counters("local_server", "global_server")["wan.messages"] - before
+    assert sent < rounds * 4 * len(keys) / 3  # two parties, both ways

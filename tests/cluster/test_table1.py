@@ -21,13 +21,14 @@ TABLE = {  # technique: (large in a party, small in a party, large between parti
 }
 
 
-def sent(config, length, dtype="float32"):
+def sent(config, length, dtype="float32", **more):
     """Payload bytes by "tier.direction.wire id"."""
-    with LocalCluster([1] * MEMBERS, config=config) as cluster:
+    with LocalCluster([1] * MEMBERS, config=config, **more) as cluster:
 
         def work(worker):
             out = np.zeros(length, dtype)
             worker.init("w", out)
+            worker.pull("w", out)
             for number in range(ROUNDS):
                 random = np.random.default_rng((cluster.workers.index(worker), number))
                 worker.push("w", random.standard_normal(length).astype(dtype))
@@ -67,6 +68,15 @@ def test_what_is_on_the_wire_is_table_1(technique, size):
     found = sent(config, length)
     check(found, "lan", length, TABLE[technique][column])
     check(found, "wan", length, TABLE[technique][column + 2])
+
+
+@pytest.mark.parametrize("technique", ["bsc", "mpq"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_with_an_optimizer_on_the_servers_large_tensors_are_sparse_both_ways_too(technique, optimizer):
+    config = {"compression": {"name": technique, "size_lower_bound": BOUND, "ratio": RATIO}}
+    found = sent(config, LARGE, settings={"optimizer": {"name": optimizer, "learning_rate": 0.1}})
+    check(found, "wan", LARGE, SPARSE)
+    check(found, "lan", LARGE, SINGLE)
 
 
 @pytest.mark.parametrize("technique", ["bsc", "fp16", "mpq"])

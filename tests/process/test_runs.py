@@ -1,5 +1,6 @@
 """Runs of `python -m geomx.run` on the real core: how they end when something happens to them."""
 
+import json
 import os
 import signal
 import time
@@ -45,8 +46,9 @@ def pid_of(run, name):
     ],
 )
 def test_a_killed_node_ends_the_run_by_name(begin, name, title):
-    run = begin(*LONG, real=True)
+    run = begin(*LONG, "trace.rounds=[1,1000000]", "trace.max_spans=500", real=True)
     run.until(run.is_training)
+    run.until(lambda: (run.directory / "trace" / "party0.server.txt").exists())
     os.kill(pid_of(run, name), signal.SIGKILL)
     ended = run.wait(LIMIT_S)
     assert ended.code == 1
@@ -58,6 +60,8 @@ def test_a_killed_node_ends_the_run_by_name(begin, name, title):
     codes = {n["name"]: n["exit_code"] for n in ended.summary["nodes"]}
     assert 0 not in codes.values(), codes
     check_ledger(ended)
+    events = json.loads((ended.directory / "trace.json").read_text())["traceEvents"]
+    assert {e["ph"] for e in events} == {"M", "X", "s", "t", "f"}
 
 
 def test_a_frozen_worker_ends_the_run_after_death_s(begin):

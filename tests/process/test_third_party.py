@@ -77,3 +77,18 @@ def test_its_mistakes_are_told_like_our_own(python, tmp_path):
     )
     assert ended.returncode == 2
     assert "compression.min_length: -1 given, allowed is a whole number at least 0" in ended.stderr
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(not HAS_CORE, reason="the core isn't built")
+def test_a_codec_in_c_is_built_installed_and_keeps_what_every_codec_must_keep(python, tmp_path):
+    shutil.copytree(ROOT / "examples" / "plugin_codec_c", tmp_path / "source")
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # cmake and ninja may be here only
+    install = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", tmp_path / "source"]
+    suite = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "source" / "tests"]
+    listing = [python, "-m", "geomx.plugins"]
+    for command, said in ((install, ""), (suite, " passed"), (listing, "geomx-nibble 0.1")):
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path,
+                               env=environment(tmp_path, PATH=tools), check=False)  # fmt: skip
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert said in ended.stdout

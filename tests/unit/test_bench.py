@@ -32,9 +32,9 @@ def fake(quick):
 
 def test_names_are_listed_and_unknown_ones_refused(capsys):
     assert command.main(["--list"]) == 0
-    assert capsys.readouterr().out.split() == ["codec", "kv", "traffic"]
+    assert capsys.readouterr().out.split() == ["accuracy", "codec", "kv", "trace", "traffic", "wan"]
     assert command.main(["nosuch"]) == 2
-    assert "'nosuch' given, there are: codec, kv, traffic" in capsys.readouterr().err
+    assert "'nosuch' given, there are: accuracy, codec, kv, trace, traffic, wan" in capsys.readouterr().err
 
 
 class FakeSide(Side):

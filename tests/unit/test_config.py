@@ -199,6 +199,8 @@ def test_only_parameters_that_count_travel():
         ({"seed": -1}, ConfigError, "config.seed: -1 given, allowed is a whole number at least 0"),
         ({"task": {"name": "digits", "batch_size": 0}}, ConfigError, "task.batch_size: 0 given"),
         ({"task": {"name": "digitz"}}, ConfigError, "task=digitz is not installed; there are: charlm, cifar10, digits"),
+        ({"trace": {"rounds": [5]}}, ConfigError, "trace.rounds: [5] given, allowed is [first, last]"),
+        ({"trace": {"rounds": [5, 4]}}, ConfigError, "trace.rounds: [5, 4] given"),
         ({"topology": {"name": "hips", "workers": 0}}, ConfigError, "topology.workers: 0 given"),
     ],
 )
