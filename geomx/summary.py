@@ -78,8 +78,8 @@ def text(summary: dict[str, Any], directory: Path) -> str:
         sent = summary["traffic"][tier]
         rows.append((f"{tier} traffic", f"up {size(sent['up_bytes'])}, down {size(sent['down_bytes'])}"))
     if sent := summary["transport"]:
-        rows.append(("transport", f"{sent['mass_applied']:.2%} of the gradients' mass in its own round, "
-                                  f"{sent['missing_parts'] / sent['parts']:.2%} of the parts lost or late"))  # fmt: skip
+        applied, lost = sent["mass_applied"], sent["missing_parts"] / sent["parts"]
+        rows.append(("gradients", f"{applied:.2%} of their mass in its own round, {lost:.2%} of the parts lost"))
     if summary.get("ledger"):
         rows.append(("wan cost", f"{summary['ledger']['cost']:.4g} {summary['ledger']['currency']}"))
     rows += [("network", selftest.text(row)) for row in summary["network"].get("self_test", [])]

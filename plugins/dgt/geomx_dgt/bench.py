@@ -20,6 +20,7 @@ import numpy as np
 from geomx.bench import Case
 from geomx.errors import ConfigError, RunFailed
 from geomx.wan.router import missing
+from geomx_dgt import share
 
 LINK = ("launcher=netns", "network.rate_mbit=50", "network.delay_ms=25", "topology.parties=2", "topology.workers=1")
 TASK = ("task=digits", "task.pixels=28", "task.model=seed", "task.epochs=100000", "task.eval_every=0", "tracking=none")
@@ -60,7 +61,10 @@ def run(quick: bool) -> dict[str, Case]:
         for name, side in sides.items():
             _measure(side, found[name], turn)
             print(_line(name, found[name]), flush=True)
-    return _cases(found)
+    shares = share.measure(50, 25, 5, 12 if quick else 60)
+    print("beside each other, MB/s: " + ", ".join(f"{n} {r / 1e6:.2f}" for n, r in shares.items()), flush=True)
+    fair = sum(shares.values()) / len(shares)
+    return {**_cases(found), "share": Case(shares["dgt"], fair, "bytes/s", better="more")}
 
 
 def _sides(quick: bool) -> dict[str, Side]:

@@ -1,8 +1,10 @@
 """One flow of ours beside one of TCP over cubic and one over bbr, on one loss-free link: what each gets."""
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -16,7 +18,8 @@ PORT = 9400
 # Runs in a namespace: takes flows, and tells after `seconds` how many bytes of each came since the last `warm` of them.
 SINK = """
 import json, selectors, socket, sys, time
-address, port, warm, seconds, names = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5:]
+address, port, names = sys.argv[1], int(sys.argv[2]), sys.argv[5:]
+warm, seconds = map(float, sys.argv[3:5])
 listener = socket.create_server((address, port))
 print("listening", flush=True)
 flows = {}
@@ -53,8 +56,9 @@ def measure(rate_mbit: float, delay_ms: float, warm_s: float, seconds: float) ->
     wan = resolve(Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms), topology)
     router = Router(wan, "cubic", 1)
     started: list[subprocess.Popen[Any]] = []
+    directory = tempfile.mkdtemp(prefix="geomx-bench-")
     try:
-        job = subprocess.Popen(_job(router, wan), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        job = subprocess.Popen(_job(router, wan, directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started.append(job)
         while router.interface_bytes("party0")[0] < 5_000_000:  # it sends
             if job.poll() is not None:
@@ -79,6 +83,7 @@ def measure(rate_mbit: float, delay_ms: float, warm_s: float, seconds: float) ->
         for process in started:
             process.wait()
         router.close()
+        shutil.rmtree(directory, ignore_errors=True)
     span = seconds - warm_s
     with_headers = {control: count * 1500 / 1448 for control, count in tcp.items()}
     return {"dgt": (total - sum(with_headers.values())) / span, **{c: n / span for c, n in with_headers.items()}}
@@ -89,12 +94,11 @@ def _python(router: Router, party: str, code: str, *arguments: object) -> "subpr
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def _job(router: Router, wan: Any) -> list[str]:
+def _job(router: Router, wan: Any, directory: str) -> list[str]:
     """100 MB a round, one round after the other: it always has something to send."""
-    words = [sys.executable, "-m", "geomx.run", "transport=dgt", "launcher=local", "task=synthetic",
-             "task.max_rounds=1000", "topology.parties=1", "topology.workers=1", "tracking=none",
-             "framework=numpy", "hydra.run.dir=/tmp/geomx-bench-share", "transport.local=false"]  # fmt: skip
-    for party in wan.parties:
-        words.append(f"launcher.exec_prefix.{party}=[{','.join(router.prefix(party))}]")
-        words.append(f"topology.hosts.{party}={address(wan, party)}")
-    return [word.replace("launcher.", "+launcher.", 1) if "exec_prefix" in word else word for word in words]
+    prefixes = ",".join(f"{p}:[{','.join(repr(word) for word in router.prefix(p))}]" for p in wan.parties)
+    hosts = ",".join(f"{p}:{address(wan, p)}" for p in wan.parties)
+    return [sys.executable, "-m", "geomx.run", "transport=dgt", "launcher=local", "task=synthetic",
+            "task.max_rounds=1000", "topology.parties=1", "topology.workers=1", "tracking=none", "framework=numpy",
+            f"hydra.run.dir={directory}", f"launcher.exec_prefix={{{prefixes}}}",
+            f"topology.hosts={{{hosts}}}"]  # fmt: skip
