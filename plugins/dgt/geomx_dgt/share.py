@@ -11,7 +11,9 @@ from typing import Any
 from geomx.config.network import Network
 from geomx.config.topology import Hips
 from geomx.wan.plan import resolve
-from geomx.wan.router import Router, address
+from geomx.wan.router import Router, address, missing
+
+__all__ = ["measure", "missing"]
 
 CONTROLS = ("cubic", "bbr")
 PORT = 9400
