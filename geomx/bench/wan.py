@@ -1,8 +1,10 @@
-"""wan: this project against MXNet's own dist_sync over one emulated WAN, in turns A-B-A-B: 2 parties and a central one,
+"""wan: this project against MXNet's own dist_sync over one emulated WAN, in turns A-B-A-B. 2 parties and a central one,
 each with its own access link of 100 Mbit/s, 50 ms round trip, in network namespaces with a packet router between them
-(queues of one bandwidth-delay product). Same model (a CNN with 5 million parameters, in tensors of which none is most of
-it), data, batches, optimizer (Adam on the server) and worker code on both sides; bytes as the kernel counts them at the
-parties' WAN devices. Needs root.
+(queues of one bandwidth-delay product). Same model (a CNN with 5 million parameters, in tensors of which none is most
+of it), data, batches, optimizer (Adam on the server) and worker code on both sides; bytes as the kernel counts them at
+the parties' WAN devices. Needs root.
+
+One congestion control for both sides, named in the output: it decides how far MXNet's four flows starve each other.
 
 tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers against MXNet's one
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
