@@ -284,7 +284,7 @@ void Aggregator::finish(uint32_t index, uint32_t part, uint32_t line_index, Byte
   for (const Encoded& encoded : ready) answer(index, encoded.part, line_index, encoded);
 }
 
-void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, const Encoded& encoded) {
+void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, Encoded encoded) {
   const Key& key = *side_.keys.find(index);
   State& state = state_of(index);
   Part& p = state.parts[part];
@@ -295,6 +295,7 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
     lane_.sent(encoded, line_index);
     upstream_.gave(index, part, line_index, lane_.base(index, part, line_index).data());
   } else {
+    encoded.bytes = own(encoded.bytes, line.owed);
     p.value = encoded.bytes;
     p.codec = encoded.codec;
   }
@@ -319,6 +320,16 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, cons
     for (uint32_t other = 0; other < p.lines.size(); ++other)
       if (other != line_index) judge(index, part, other);
   }
+}
+
+// A value is kept until the next one: memory of others is given back before, and where the members share ours the copy
+// is what they are sent.
+Bytes Aggregator::own(const Bytes& value, const MemberSet& receivers) {
+  if (!value.is_foreign()) return value;
+  const uint32_t first = receivers.empty() ? 0 : receivers.ranks().front();
+  Bytes copy = side_.link.allocate(side_.node_of(first), value.size());
+  std::memcpy(copy.writable(), value.data(), value.size());
+  return copy;
 }
 
 // What is there without a round: for a member that gets differences what it has, or will have when they are with it.
@@ -401,7 +412,7 @@ void Aggregator::set_value(uint32_t index, uint32_t part_index, uint32_t round, 
   const uint32_t open = part.lines[0].open;
   const bool has_rounds = !expected(index, 0, open).empty();
   if (!part.has_value || round >= open || (!has_rounds && round + 1 >= open)) {
-    part.value = std::move(raw);
+    part.value = own(raw, {});
     part.codec = kRawWireId;
     part.has_value = true;
     if (!has_rounds) part.lines[0].open = round + 1;

@@ -138,7 +138,8 @@ class Aggregator {
   bool is_too_far(uint32_t key, uint32_t part, uint32_t line) const;
   void trace_open(uint32_t key, uint32_t part, const Line& line) const;
   void close(uint32_t key, uint32_t part, uint32_t line);
-  void answer(uint32_t key, uint32_t part, uint32_t line, const Encoded& encoded);
+  void answer(uint32_t key, uint32_t part, uint32_t line, Encoded encoded);
+  Bytes own(const Bytes& value, const MemberSet& receivers);
   void send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
                   const Encoded& encoded);
   Encoded whole_value(const Key& key, uint32_t part, uint32_t line, bool is_member);

@@ -47,6 +47,7 @@ class Bytes {
   bool empty() const { return size_ == 0; }
   // Nobody else sees this memory, so it may be reused in place. Foreign and shared memory never is.
   bool is_unique() const { return !is_read_only_ && owner_.use_count() == 1; }
+  bool is_foreign() const { return is_read_only_; }
   Bytes slice(size_t offset, size_t size) const { return Bytes(owner_, data_ + offset, size, is_read_only_); }
   // `next` begins `distance` bytes behind our first, in the same memory.
   bool is_followed_by(const Bytes& next, size_t distance) const {

@@ -177,10 +177,31 @@ static bool shares_network_with(uint32_t pid) {
 struct ForeignMemory::Mapping {
   uint8_t* start;
   uint64_t size;
-  ~Mapping() { munmap(start, size); }
+  std::shared_ptr<MappedPages> pages;
+  std::vector<bool> is_kept;  // a page each
+
+  Mapping(uint8_t* at, uint64_t bytes, std::shared_ptr<MappedPages> counted)
+      : start(at), size(bytes), pages(std::move(counted)), is_kept(bytes / MappedPages::page_bytes + 1) {}
+  ~Mapping() {
+    munmap(start, size);
+    const std::lock_guard<std::mutex> lock(pages->mutex);
+    pages->kept -= static_cast<uint64_t>(std::count(is_kept.begin(), is_kept.end(), true));
+  }
+  // Nobody looks at this block any more: it stays mapped where there is room for it.
+  void leave(uint64_t offset, uint64_t length) {
+    const std::lock_guard<std::mutex> lock(pages->mutex);
+    const auto begin = is_kept.begin() + static_cast<ptrdiff_t>(offset / MappedPages::page_bytes);
+    const auto end = is_kept.begin() + static_cast<ptrdiff_t>((offset + length - 1) / MappedPages::page_bytes + 1);
+    const auto known = static_cast<uint64_t>(std::count(begin, end, true));
+    const auto all = static_cast<uint64_t>(end - begin);
+    const bool has_room = pages->kept - known + all <= pages->most;
+    if (!has_room) madvise(start + offset, length, MADV_DONTNEED);  // blocks begin with a page
+    std::fill(begin, end, has_room);
+    pages->kept = pages->kept - known + (has_room ? all : 0);
+  }
 };
 
-std::unique_ptr<ForeignMemory> ForeignMemory::open(const MemoryOffer& offer) {
+std::unique_ptr<ForeignMemory> ForeignMemory::open(const MemoryOffer& offer, std::shared_ptr<MappedPages> pages) {
   if (offer.fd < 0 || offer.host != boot_id() || !shares_network_with(offer.pid)) return nullptr;
   const int fd = open_file_of(offer.pid, offer.fd);
   if (fd < 0) return nullptr;
@@ -189,7 +210,7 @@ std::unique_ptr<ForeignMemory> ForeignMemory::open(const MemoryOffer& offer) {
   const bool is_read = pread(fd, nonce.data(), nonce.size(), 0) == ssize_t{16};
   close(fd);
   if (!is_read || nonce != offer.nonce) return nullptr;
-  return std::unique_ptr<ForeignMemory>(new ForeignMemory(offer.pid));
+  return std::unique_ptr<ForeignMemory>(new ForeignMemory(offer.pid, std::move(pages)));
 }
 
 Status ForeignMemory::map(int32_t fd, std::shared_ptr<Mapping>* out) {
@@ -209,7 +230,7 @@ Status ForeignMemory::map(int32_t fd, std::shared_ptr<Mapping>* out) {
   }
   close(file);
   if (start == MAP_FAILED) return Status::error("memory of process " + std::to_string(pid_) + " can't be mapped");
-  *out = mappings_[fd] = std::shared_ptr<Mapping>(new Mapping{static_cast<uint8_t*>(start), size});
+  *out = mappings_[fd] = std::make_shared<Mapping>(static_cast<uint8_t*>(start), size, pages_);
   return {};
 }
 
@@ -217,7 +238,11 @@ Status ForeignMemory::view(const BlockReference& block, std::function<void()> re
   struct Lease {
     std::shared_ptr<Mapping> mapping;
     std::function<void()> release;
-    ~Lease() { release(); }
+    uint64_t offset, size;
+    ~Lease() {
+      if (size != 0) mapping->leave(offset, size);
+      release();
+    }
   };
   std::shared_ptr<Mapping> mapping;
   Status status = map(block.fd, &mapping);
@@ -228,7 +253,7 @@ Status ForeignMemory::view(const BlockReference& block, std::function<void()> re
                          std::to_string(block.offset));
   }
   uint8_t* start = mapping->start + block.offset;
-  std::shared_ptr<Lease> lease(new Lease{std::move(mapping), std::move(release)});
+  std::shared_ptr<Lease> lease(new Lease{std::move(mapping), std::move(release), block.offset, block.size});
   *out = Bytes(std::move(lease), start, block.size, true);
   return {};
 }

@@ -55,11 +55,21 @@ class Arena : public std::enable_shared_from_this<Arena> {
   uint64_t used_bytes_ = 0;
 };
 
+// How much of others' memory a node keeps mapped while it doesn't look at it. The kernel counts mapped pages as the
+// node's own; unmapping all of them would cost a third of the speed, since the same blocks come again every round.
+struct MappedPages {
+  explicit MappedPages(uint64_t most_bytes) : most(most_bytes / page_bytes) {}
+  static constexpr uint64_t page_bytes = 4096;
+  const uint64_t most;
+  std::mutex mutex;  // guards what is kept, here and in the mappings
+  uint64_t kept = 0;
+};
+
 // Another process's arena, as far as it was needed so far.
 class ForeignMemory {
  public:
   // Null: that process isn't on this host, or may not be looked at.
-  static std::unique_ptr<ForeignMemory> open(const MemoryOffer& offer);
+  static std::unique_ptr<ForeignMemory> open(const MemoryOffer& offer, std::shared_ptr<MappedPages> pages);
 
   // `release` is called when the last view of the block is dropped, on whichever thread drops it. Views stay valid
   // after the other process has ended.
@@ -68,10 +78,11 @@ class ForeignMemory {
  private:
   struct Mapping;
 
-  explicit ForeignMemory(uint32_t pid) : pid_(pid) {}
+  ForeignMemory(uint32_t pid, std::shared_ptr<MappedPages> pages) : pid_(pid), pages_(std::move(pages)) {}
   Status map(int32_t fd, std::shared_ptr<Mapping>* out);
 
   uint32_t pid_;
+  std::shared_ptr<MappedPages> pages_;
   std::map<int32_t, std::shared_ptr<Mapping>> mappings_;
 };
 

@@ -14,8 +14,9 @@ namespace geomx {
 
 namespace {
 
-constexpr size_t shared_from_bytes = 32 << 10;  // smaller attachments are quicker through the socket
-constexpr size_t copied_below_bytes = 1 << 10;  // smaller frames are quicker copied than kept alive
+constexpr size_t shared_from_bytes = 32 << 10;   // smaller attachments are quicker through the socket
+constexpr uint64_t max_mapped_bytes = 64 << 20;  // of others' memory, while nobody looks at it
+constexpr size_t copied_below_bytes = 1 << 10;   // smaller frames are quicker copied than kept alive
 constexpr int max_messages_a_turn = 64;
 constexpr size_t max_bytes_a_turn = 512 << 10;  // then the node gets to send what it made of them
 constexpr size_t max_frames = 65536;
@@ -99,6 +100,7 @@ ZmqTransport::ZmqTransport(Loop& loop, ZmqOptions options)
     : loop_(loop), options_(std::move(options)), is_alive_(std::make_shared<bool>(true)) {
   keep_large_blocks();
   if (options_.is_memory_shared) arena_ = Arena::create();
+  mapped_pages_ = std::make_shared<MappedPages>(max_mapped_bytes);
   loop_.add(this);
 }
 
@@ -499,7 +501,7 @@ void ZmqTransport::greet(const Frames& frames, const Hello& hello, const std::st
   by_routing_id_[peer.routing_id] = peer.id;
   watch(peer, zmq_msg_get(&frames[1]->message, ZMQ_SRCFD));
 
-  if (arena_ != nullptr) peer.memory = ForeignMemory::open(hello.offer);
+  if (arena_ != nullptr) peer.memory = ForeignMemory::open(hello.offer, mapped_pages_);
   Welcome welcome;
   welcome.proof = welcome_proof(options_.token);
   if (arena_ != nullptr) welcome.offer = arena_->offer();
@@ -525,7 +527,7 @@ void ZmqTransport::on_welcome(Peer& peer, const Welcome& welcome) {
   peer.trouble.clear();
   peer.unconfirmed.clear();
   peer.can_read_ours = arena_ != nullptr && welcome.can_read_yours;
-  if (arena_ != nullptr) peer.memory = ForeignMemory::open(welcome.offer);
+  if (arena_ != nullptr) peer.memory = ForeignMemory::open(welcome.offer, mapped_pages_);
   if (peer.memory != nullptr && !peer.is_leaving) send_internal(peer, pack(CanRead{}));
 }
 

@@ -171,6 +171,7 @@ class ZmqTransport : public Transport, private Loop::Source {
   std::unordered_map<int, Accepted> accepted_;  // by file descriptor
   bool is_failure_told_ = false;                // of the connection whose end is the next event
   std::shared_ptr<Arena> arena_;
+  std::shared_ptr<MappedPages> mapped_pages_;
   std::unique_ptr<PipeListener> pipe_listener_;
   uint64_t last_loan_ = 0;
   std::vector<std::pair<Bytes, Bytes>> copies_;  // of this turn: what goes to many peers is copied once

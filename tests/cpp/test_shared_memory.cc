@@ -87,21 +87,21 @@ TEST_CASE("an arena may be used from many threads") {
 
 TEST_CASE("only memory that was offered is opened") {
   const auto arena = make_arena();
-  CHECK(bool(ForeignMemory::open(arena->offer())));
+  CHECK(bool(ForeignMemory::open(arena->offer(), std::make_shared<MappedPages>(1 << 20))));
   MemoryOffer other = arena->offer();
   other.nonce[3] ^= 1;
-  CHECK_FALSE(bool(ForeignMemory::open(other)));
+  CHECK_FALSE(bool(ForeignMemory::open(other, std::make_shared<MappedPages>(1 << 20))));
   other = arena->offer();
   other.host[0] ^= 1;
-  CHECK_FALSE(bool(ForeignMemory::open(other)));
+  CHECK_FALSE(bool(ForeignMemory::open(other, std::make_shared<MappedPages>(1 << 20))));
   for (int32_t fd : {-1, 0, 1, 2, 12345}) {
     other = arena->offer();
     other.fd = fd;
-    CHECK_FALSE(bool(ForeignMemory::open(other)));
+    CHECK_FALSE(bool(ForeignMemory::open(other, std::make_shared<MappedPages>(1 << 20))));
   }
   other = arena->offer();
   other.pid = 0x7fffffff;
-  CHECK_FALSE(bool(ForeignMemory::open(other)));
+  CHECK_FALSE(bool(ForeignMemory::open(other, std::make_shared<MappedPages>(1 << 20))));
 }
 
 TEST_CASE("views are checked, tell when they are dropped, and outlive the arena") {
@@ -111,7 +111,7 @@ TEST_CASE("views are checked, tell when they are dropped, and outlive the arena"
   BlockReference reference;
   REQUIRE(arena->find(block, &reference.fd, &reference.offset));
   reference.size = 50000;
-  const auto memory = ForeignMemory::open(arena->offer());
+  const auto memory = ForeignMemory::open(arena->offer(), std::make_shared<MappedPages>(1 << 20));
   int releases = 0;
   Bytes view;
   REQUIRE(memory
