@@ -61,7 +61,7 @@ def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "f
     if not (block := getattr(config.transport, "block_bytes", 0)):
         return wanted
     width = config.compression.bytes_per_element(name, length, dtype)
-    fitting = max(1, int(block / max(width, 1e-6)))
+    fitting = max(1, int(block / max(width, 1e-6) + 1e-6))
     return min(fitting, wanted) if wanted else fitting
 
 
@@ -84,3 +84,11 @@ def _check_cover(shards: Sequence[Shard], name: str, length: int, num_servers: i
             f"topology: the shards of {name} must cover its {length} elements once, on servers below {num_servers}; "
             f"given: {shards}"
         )
+
+
+if __name__ == "__main__":
+    import sys
+
+    from geomx.predict import main
+
+    sys.exit(main())

@@ -17,6 +17,7 @@ from geomx.options import build, fields_of
 
 CONF = Path(__file__).parent / "conf"  # a link to ../conf in a checkout, a folder in a wheel
 ENTRY_POINTS = "geomx.plugins"
+FUNCTIONS = ("bench",)  # groups whose choices are functions, not options of a run
 
 
 @functools.cache
@@ -41,7 +42,8 @@ def choices(group: str) -> list[str]:
 
 
 def load(group: str, name: str) -> Any:
-    """The dataclass of a choice. Every way in which a plugin can be broken ends in a ConfigError of one sentence."""
+    """The dataclass of a choice; of FUNCTIONS, the function. Every way in which a plugin can be broken ends in a
+    ConfigError of one sentence."""
     found = offers().get((group, name), [])
     if not found:
         raise ConfigError(unknown(group, name))
@@ -50,6 +52,8 @@ def load(group: str, name: str) -> Any:
         raise ConfigError(f"{group}={name} is offered more than once, by {' and '.join(by)}: keep one")
     try:
         cls = found[0].load()
+        if group in FUNCTIONS:
+            return cls
         if not dataclasses.is_dataclass(cls) or not isinstance(cls, type) or "name" in fields_of(cls):
             raise TypeError(f"{found[0].value} must be a dataclass without a field 'name'")
         return cls

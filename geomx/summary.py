@@ -36,6 +36,7 @@ def empty(config: Any) -> dict[str, Any]:
         "ledger": None,
         "network": {},
         "seconds_by": {"compute": 0.0, "encode": 0.0, "decode": 0.0, "wait": 0.0},
+        "transport": {},
     }
 
 
@@ -57,6 +58,7 @@ def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
         "ledger": outcome.accounts.totals(),
         "network": outcome.network,
         "seconds_by": ledger.seconds_by(),
+        "transport": ledger.transport(),
     }
 
 
@@ -75,6 +77,9 @@ def text(summary: dict[str, Any], directory: Path) -> str:
     for tier in ("wan", "lan"):
         sent = summary["traffic"][tier]
         rows.append((f"{tier} traffic", f"up {size(sent['up_bytes'])}, down {size(sent['down_bytes'])}"))
+    if sent := summary["transport"]:
+        applied, lost = sent["mass_applied"], sent["missing_parts"] / sent["parts"]
+        rows.append(("gradients", f"{applied:.2%} of their mass in its own round, {lost:.2%} of the parts lost"))
     if summary.get("ledger"):
         rows.append(("wan cost", f"{summary['ledger']['cost']:.4g} {summary['ledger']['currency']}"))
     rows += [("network", selftest.text(row)) for row in summary["network"].get("self_test", [])]

@@ -394,6 +394,8 @@ class PyNode {
       out[prefix + "messages"] = double(t.messages);
       out[prefix + "dropped_parts"] = double(t.dropped_parts);
       out[prefix + "missing_parts"] = double(t.missing_parts);
+      out[prefix + "classed_parts"] = double(t.classed_parts);
+      out[prefix + "droppable_parts"] = double(t.droppable_parts);
       out[prefix + "sent_mass"] = t.sent_mass;
       out[prefix + "returned_mass"] = t.returned_mass;
       out["refused_frames"] += double(t.refused_frames);

@@ -71,10 +71,11 @@ void Client::send(const Encoded& encoded) {
     if (merges(encoded)) {
       relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
     } else {  // nothing is gained on the way
-      side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
+      if (!encoded.service.is_withheld)
+        side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
       tell_bypass(encoded.key, encoded.part, encoded.round);
     }
-  } else {
+  } else if (!encoded.service.is_withheld) {
     const uint64_t wait_us = encoded.service.is_droppable ? side_.policies.transport->wait_us() : 0;
     side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel, wait_us);
   }

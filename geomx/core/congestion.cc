@@ -7,6 +7,7 @@ namespace {
 constexpr double kStartupGain = 2.885;  // 2 / ln 2: doubles each round trip
 constexpr double kGains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
 constexpr int kPhases = 8;
+constexpr double kMuchLoss = 0.02, kLongRtt = 1.5, kRttNoiseUs = 2000, kMostCut = 0.5;
 constexpr uint64_t kRoundsOfSpan = 4;
 constexpr uint64_t kRttSpanUs = 10'000'000;
 constexpr uint64_t kProbeRttUs = 200'000;
@@ -42,6 +43,7 @@ void Congestion::on_ack(const RateSample& sample, uint64_t in_flight, uint64_t n
   }
   if (sample.rtt_us != 0) note_rtt(sample.rtt_us, now_us);
   note_rate(sample);
+  judge_loss(sample, now_us);
   if (state_ == State::startup) judge_startup(sample);
   if (state_ == State::drain && in_flight <= product(1)) {
     state_ = State::probe_rate;
@@ -55,9 +57,9 @@ void Congestion::on_ack(const RateSample& sample, uint64_t in_flight, uint64_t n
 void Congestion::on_restart(uint64_t now_us) {
   idle_us_ = now_us;
   if (state_ != State::probe_rate) return;
-  phase_ = 2;
+  phase_ = 0;  // short bursts would never come to it otherwise
   phase_us_ = now_us;
-  gain_ = 1;
+  gain_ = kGains[phase_];
 }
 
 void Congestion::note_rtt(uint64_t rtt_us, uint64_t now_us) {
@@ -79,6 +81,29 @@ void Congestion::note_rate(const RateSample& sample) {
     rates_[0] = 0;
   }
   if (!sample.is_app_limited || sample.bytes_per_s > bottleneck()) rates_[0] = std::max(rates_[0], sample.bytes_per_s);
+}
+
+void Congestion::judge_loss(const RateSample& sample, uint64_t now_us) {
+  longest_rtt_us_ = std::max(longest_rtt_us_, sample.rtt_us);
+  round_rate_ = std::max(round_rate_, sample.bytes_per_s);
+  if (!is_new_round_) return;
+  const double rtt_us = double(longest_rtt_us_), got_through = round_rate_;
+  longest_rtt_us_ = 0;
+  round_rate_ = 0;
+  const double lost = double(sample.lost - lost_before_), delivered = double(sample.delivered - delivered_before_);
+  lost_before_ = sample.lost;
+  delivered_before_ = sample.delivered;
+  const bool is_queue_full = rtt_us > kLongRtt * double(min_rtt_us()) + kRttNoiseUs;
+  if (!is_queue_full || lost <= kMuchLoss * (lost + delivered) || got_through == 0) return;
+  if (state_ == State::startup) {  // it was our own haste
+    state_ = State::drain;
+    gain_ = 1 / kStartupGain;
+    return;
+  }
+  const double rate = std::max(got_through, kMostCut * bottleneck());
+  for (double& known : rates_) known = std::min(known, rate);
+  phase_ = 2;
+  phase_us_ = now_us;
 }
 
 // Three round trips without a quarter more: the pipe is full.

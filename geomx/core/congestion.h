@@ -1,6 +1,7 @@
 // How fast a flow may send, after BBR (Cardwell et al. 2017): it measures the bottleneck's rate and the path's round
 // trip, and sends at that rate with about two of their products under way. Loss by itself changes nothing, so random
-// loss doesn't collapse it. Pure arithmetic on what its owner tells it; no clock, no packets.
+// loss doesn't collapse it; loss while the round trip is long is a full queue, and then what gets through at that
+// moment is all that there is for this flow. Pure arithmetic on what its owner tells it; no clock, no packets.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +14,7 @@ struct RateSample {
   bool is_app_limited = false;
   uint64_t rtt_us = 0;                // 0: not known
   uint64_t delivered = 0;             // bytes, ever
+  uint64_t lost = 0;                  // bytes, ever
   uint64_t delivered_at_sending = 0;  // of the packet that was acknowledged
 };
 
@@ -33,6 +35,7 @@ class Congestion {
   enum class State { startup, drain, probe_rate, probe_rtt };
   void note_rtt(uint64_t rtt_us, uint64_t now_us);
   void note_rate(const RateSample& sample);
+  void judge_loss(const RateSample& sample, uint64_t now_us);
   void judge_startup(const RateSample& sample);
   void cycle(uint64_t in_flight, uint64_t now_us);
   void judge_probe_rtt(uint64_t in_flight, uint64_t now_us);
@@ -46,6 +49,9 @@ class Congestion {
   uint64_t rate_round_ = 0;
   uint64_t rounds_ = 0, round_end_ = 0;
   bool is_new_round_ = false;
+  uint64_t delivered_before_ = 0, lost_before_ = 0;  // when the round began
+  uint64_t longest_rtt_us_ = 0;                      // of the round
+  double round_rate_ = 0;                            // the largest of the round
   double full_rate_ = 0;
   int full_rounds_ = 0;
   // The smallest round trip of ten to twenty seconds, in two spans.

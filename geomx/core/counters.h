@@ -23,9 +23,10 @@ struct TierCounters {
   uint64_t init_bytes = 0;     // frames that carry, answer or ask for initial values
   uint64_t control_bytes = 0;  // everything that belongs to no tensor
   uint64_t messages = 0;
-  uint64_t dropped_parts = 0;               // late, double, or too late to leave: not applied
-  uint64_t missing_parts = 0;               // contributions that rounds closed without
-  double sent_mass = 0, returned_mass = 0;  // magnitudes of droppable rounds' contributions; of those not applied
+  uint64_t dropped_parts = 0;                       // late, double, or too late to leave: not applied
+  uint64_t missing_parts = 0;                       // contributions that rounds closed without
+  uint64_t classed_parts = 0, droppable_parts = 0;  // sent by a transport that classes them
+  double sent_mass = 0, returned_mass = 0;  // magnitudes of what was classed; of what was not applied in its round
   uint64_t refused_frames = 0;              // malformed, unknown or from strangers
   std::vector<KeyWork> keys;                // by a known key's number; may be shorter than there are keys
 

@@ -299,6 +299,7 @@ void DatagramFlow::note_delivery(const Sent& newest, uint64_t rtt_us, uint64_t n
   sample.is_app_limited = newest.is_app_limited;
   sample.rtt_us = rtt_us;
   sample.delivered = delivered_;
+  sample.lost = lost_;
   sample.delivered_at_sending = newest.delivered;
   if (span_us != 0 && span_us >= congestion_.min_rtt_us() / 2)
     sample.bytes_per_s = double(delivered_ - newest.delivered) * 1e6 / double(span_us);
@@ -321,6 +322,7 @@ void DatagramFlow::detect_losses(uint64_t now_us) {
 
 void DatagramFlow::lose(std::map<uint64_t, Sent>::iterator packet) {
   in_flight_bytes_ -= packet->second.size;
+  lost_ += packet->second.size;
   ++figures_.lost_packets;
   if (packet->second.pieces.empty()) ++figures_.lost_lossy_packets;
   for (const Piece& piece : packet->second.pieces) again_.push_back(piece);

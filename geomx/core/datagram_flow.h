@@ -116,7 +116,7 @@ class DatagramFlow {
   uint64_t in_flight_bytes_ = 0;
   uint64_t next_message_[2] = {1, 1}, next_number_ = 1;  // messages: lossy, reliable
   uint64_t next_send_us_ = 0, last_sent_us_ = 0, last_heard_us_ = 0;
-  uint64_t delivered_ = 0, delivered_us_ = 0, first_sent_us_ = 0, app_limited_until_ = 0;
+  uint64_t lost_ = 0, delivered_ = 0, delivered_us_ = 0, first_sent_us_ = 0, app_limited_until_ = 0;
   uint64_t largest_acknowledged_ = 0, loss_timer_us_ = 0;
   uint64_t srtt_us_ = 0, rttvar_us_ = 0;
   int timeouts_ = 0;

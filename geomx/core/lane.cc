@@ -133,6 +133,8 @@ Status Lane::classify(const Key& key, State& state, std::vector<Encoded>* out, s
     for (size_t i = 0; i < members.size(); ++i) {
       Encoded& encoded = (*out)[members[i]];
       encoded.service = classes[i];
+      ++counters.classed_parts;
+      counters.droppable_parts += classes[i].is_droppable;
       if (!classes[i].is_coarse) continue;
       if (Status status = coarsen(key, state, &encoded); !status.ok()) return status;
     }

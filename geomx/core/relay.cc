@@ -129,12 +129,11 @@ void Relay::pass_on(const Frame& value) {
   passed_us_ = side_.reactor.now_us();
 }
 
-// Whoever a value was passed on to may need it to end its round.
+// Whoever a value was passed on to may need it to end its round; after a while it asks the root instead.
 bool Relay::is_idle() const {
-  constexpr uint64_t kEnoughUs = 10'000'000;
   if (num_holding_ != 0) return false;
   if (passed_us_ == 0 || side_.link.is_idle()) return true;
-  return side_.reactor.now_us() > passed_us_ + kEnoughUs;
+  return side_.reactor.now_us() > passed_us_ + side_.policies.overlay->bypass_us();
 }
 
 void Relay::forget(uint32_t key, uint32_t part, uint32_t round) {

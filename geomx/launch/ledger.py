@@ -68,6 +68,21 @@ class Ledger:
         """By tier, as in summary.json."""
         return {tier: {what: int(self.sum(f"{tier}.{what}")) for what in TRAFFIC} for tier in TIERS}
 
+    def transport(self) -> dict[str, float]:
+        """What became of parts that might get lost between parties, and of datagrams; empty where there were none.
+        mass_applied: share of the gradients' magnitude that was applied in its own round."""
+        classed, mass = self.sum("wan.classed_parts"), self.sum("wan.sent_mass")
+        if not classed:
+            return {}
+        names = {name for counters in self.counters.values() for name in counters if name.startswith("datagrams.")}
+        return {
+            "parts": classed,
+            "droppable_parts": self.sum("wan.droppable_parts"),
+            "missing_parts": self.sum("wan.missing_parts"),
+            "mass_applied": 1 - self.sum("wan.returned_mass") / mass if mass else 1.0,
+            **{name.replace(".", "_"): self.sum(name) for name in sorted(names)},
+        }
+
     def seconds_by(self) -> dict[str, float]:
         """Summed over all nodes."""
         return {

@@ -185,8 +185,10 @@ struct Mutation {
 struct Shape {
   uint32_t parties = 3, servers = 2, keys = 3;
   bool sparse = true, lossy = true, overlay = true, mixed = false;
-  bool central = false;  // the servers' own party has workers too
-  bool deltas = false;   // weights come down, as differences
+  bool central = false;   // the servers' own party has workers too
+  bool datagrams = true;  // else droppable parts take the stream
+  std::string plugin;     // which transport of the library decides, by its name; empty: LossyHalf
+  bool deltas = false;    // weights come down, as differences
 };
 
 constexpr uint32_t kStaleness = 2;
@@ -194,8 +196,8 @@ constexpr uint32_t kStaleness = 2;
 // One domain's end of one node.
 struct End {
   End(sim::World& world, sim::SimReactor& reactor, std::string name, Tier tier, NodeId self, uint32_t num_servers,
-      uint32_t num_members, KeyTable& keys, std::vector<std::string>& failures)
-      : transport(world, reactor, name, 1 << 16),
+      uint32_t num_members, KeyTable& keys, std::vector<std::string>& failures, size_t max_datagram = 1 << 16)
+      : transport(world, reactor, name, max_datagram),
         link(reactor, transport, tier, counters),
         side{reactor,
              link,
@@ -337,8 +339,26 @@ class Cluster {
     end.link.set_credit(end.policies.scheduler->credit_bytes());
     if (!mutation_.acknowledges) end.link.stop_acknowledging();
     if (end.side.tier == Tier::lan) return;
-    if (shape_.lossy) end.policies.transport = std::make_unique<LossyHalf>();
+    if (shape_.lossy) end.policies.transport = make_policy();
     if (shape_.overlay) end.policies.overlay = std::make_unique<RandomTree>(seed_, shape_.parties);
+  }
+
+  size_t max_datagram() const { return shape_.datagrams ? 1 << 16 : 0; }
+
+  std::unique_ptr<TransportPolicy> make_policy() {
+    if (shape_.plugin.empty()) return std::make_unique<LossyHalf>();
+    static CodecRegistry registry = [] {
+      CodecRegistry made;
+      PluginHooks hooks;
+      hooks.metric = [](const std::string&, double) {};
+      made.set_hooks(std::move(hooks));
+      REQUIRE(made.load(TRANSPORT_LIBRARY).message() == "");
+      return made;
+    }();
+    std::unique_ptr<TransportPolicy> policy;
+    const Params params{{"k", 0.4}, {"channels", int64_t(2)}, {"deadline_ms", 3.0}, {"wait_ms", 2.0}};
+    REQUIRE(registry.make_transport(shape_.plugin, params, &policy).message() == "");
+    return policy;
   }
 
   void set_mutations(End& end) {
@@ -355,7 +375,7 @@ class Cluster {
     gs->reactor = std::make_unique<sim::SimReactor>(world_);
     seal(gs->keys);
     gs->wan = std::make_unique<End>(world_, *gs->reactor, "gs" + std::to_string(rank), Tier::wan, server(rank),
-                                    shape_.servers, shape_.parties, gs->keys, failures_);
+                                    shape_.servers, shape_.parties, gs->keys, failures_, max_datagram());
     set_policies(*gs->wan);
     gs->root = std::make_unique<Root>(gs->wan->side, [] {});
     SyncPolicy sync;
@@ -423,7 +443,7 @@ class Cluster {
     ls->lan = std::make_unique<End>(world_, *ls->reactor, name + ".lan", Tier::lan, server(0), 1, num_workers, ls->keys,
                                     failures_);
     ls->wan = std::make_unique<End>(world_, *ls->reactor, name + ".wan", Tier::wan, member(rank), shape_.servers,
-                                    shape_.parties, ls->keys, failures_);
+                                    shape_.parties, ls->keys, failures_, max_datagram());
     set_policies(*ls->lan);
     set_policies(*ls->wan);
     ls->wan->client = std::make_unique<Client>(ls->wan->side);
@@ -677,6 +697,22 @@ TEST_CASE("what members make of differences is what servers take for it, with ea
     shape.central = off & 8;
     CAPTURE(off);
     check_seeds(shape, count);
+  }
+}
+
+TEST_CASE("invariants hold with a transport that is a plugin, over datagrams and over the stream, with each left out") {
+  const uint64_t count = number_from("GEOMX_SEEDS", 2000) / 20;
+  for (int off = 0; off < 8; ++off) {
+    Shape shape;
+    shape.plugin = "dgt";
+    shape.sparse = !(off & 1);
+    shape.overlay = !(off & 2);
+    shape.datagrams = off & 4;
+    CAPTURE(off);
+    check_seeds(shape, count);
+    shape.mixed = true;
+    shape.overlay = false;
+    check_seeds(shape, count / 2);
   }
 }
 

@@ -32,9 +32,10 @@ def fake(quick):
 
 def test_names_are_listed_and_unknown_ones_refused(capsys):
     assert command.main(["--list"]) == 0
-    assert capsys.readouterr().out.split() == ["accuracy", "codec", "kv", "trace", "traffic", "wan"]
+    listed = capsys.readouterr().out.split()
+    assert {"accuracy", "codec", "kv", "trace", "traffic", "wan"} <= set(listed)  # and what plugins bring
     assert command.main(["nosuch"]) == 2
-    assert "'nosuch' given, there are: accuracy, codec, kv, trace, traffic, wan" in capsys.readouterr().err
+    assert f"'nosuch' given, there are: {', '.join(listed)}" in capsys.readouterr().err
 
 
 class FakeSide(Side):

@@ -1,0 +1,106 @@
+"""One flow of ours beside one of TCP over cubic and one over bbr, on one loss-free link: what each gets."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from geomx.config.network import Network
+from geomx.config.topology import Hips
+from geomx.wan.plan import resolve
+from geomx.wan.router import Router, address, missing
+
+__all__ = ["measure", "missing"]
+
+CONTROLS = ("cubic", "bbr")
+PORT = 9400
+# Runs in a namespace: takes flows, and tells after `seconds` how many bytes of each came since the last `warm` of them.
+SINK = """
+import json, selectors, socket, sys, time
+address, port, names = sys.argv[1], int(sys.argv[2]), sys.argv[5:]
+warm, seconds = map(float, sys.argv[3:5])
+listener = socket.create_server((address, port))
+print("listening", flush=True)
+flows = {}
+for _ in names:
+    flow, _ = listener.accept()
+    flows[flow] = flow.recv(16).decode().strip()
+selector, counts, begin = selectors.DefaultSelector(), dict.fromkeys(names, 0), time.monotonic()
+for flow in flows:
+    selector.register(flow, selectors.EVENT_READ)
+while (now := time.monotonic() - begin) < seconds:
+    for key, _ in selector.select(0.1):
+        size = len(key.fileobj.recv(1 << 16))
+        if now >= warm:
+            counts[flows[key.fileobj]] += size
+print(json.dumps(counts), flush=True)
+"""
+SOURCE = """
+import socket, sys, time
+flow = socket.socket()
+flow.setsockopt(socket.IPPROTO_TCP, 13, sys.argv[3].encode())  # TCP_CONGESTION
+flow.connect((sys.argv[1], int(sys.argv[2])))
+flow.sendall(sys.argv[3].encode().ljust(16))
+try:
+    while True:
+        flow.sendall(bytes(1 << 16))
+except OSError:
+    pass
+"""
+
+
+def measure(rate_mbit: float, delay_ms: float, warm_s: float, seconds: float) -> dict[str, float]:
+    """Bytes/s of each flow: cubic, bbr, and ours, headers included in ours."""
+    topology = Hips(parties=1, workers=1)
+    wan = resolve(Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms), topology)
+    router = Router(wan, "cubic", 1)
+    started: list[subprocess.Popen[Any]] = []
+    directory = tempfile.mkdtemp(prefix="geomx-bench-")
+    try:
+        job = subprocess.Popen(_job(router, wan, directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started.append(job)
+        while router.interface_bytes("party0")[0] < 5_000_000:  # it sends
+            if job.poll() is not None:
+                raise RuntimeError("the run of ours ended before it sent anything")
+            time.sleep(0.2)
+        central = address(wan, "central")
+        sink = _python(router, "central", SINK, central, PORT, warm_s, seconds, *CONTROLS)
+        started.append(sink)
+        assert sink.stdout
+        sink.stdout.readline()
+        started += [_python(router, "party0", SOURCE, central, PORT, control) for control in CONTROLS]
+        time.sleep(warm_s)
+        before = router.interface_bytes("party0")[0]
+        time.sleep(seconds - warm_s)
+        total = router.interface_bytes("party0")[0] - before
+        tcp = json.loads(sink.stdout.readline())
+        if job.poll() is not None:
+            raise RuntimeError("the run of ours ended before the others")
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait()
+        router.close()
+        shutil.rmtree(directory, ignore_errors=True)
+    span = seconds - warm_s
+    with_headers = {control: count * 1500 / 1448 for control, count in tcp.items()}
+    return {"dgt": (total - sum(with_headers.values())) / span, **{c: n / span for c, n in with_headers.items()}}
+
+
+def _python(router: Router, party: str, code: str, *arguments: object) -> "subprocess.Popen[Any]":
+    command = [*router.prefix(party), sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _job(router: Router, wan: Any, directory: str) -> list[str]:
+    """100 MB a round, one round after the other: it always has something to send."""
+    prefixes = ",".join(f"{p}:[{','.join(repr(word) for word in router.prefix(p))}]" for p in wan.parties)
+    hosts = ",".join(f"{p}:{address(wan, p)}" for p in wan.parties)
+    return [sys.executable, "-m", "geomx.run", "transport=dgt", "launcher=local", "task=synthetic",
+            "task.max_rounds=1000", "topology.parties=1", "topology.workers=1", "tracking=none", "framework=numpy",
+            f"hydra.run.dir={directory}", f"launcher.exec_prefix={{{prefixes}}}",
+            f"topology.hosts={{{hosts}}}"]  # fmt: skip
