@@ -333,7 +333,8 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
       c.down_payload_by_codec[frame.codec] += frame.body.size();
     }
   }
-  header.is_ack_awaited = acknowledged && (!peer.ranked.empty() || !peer.lossy_orders.empty() ||
+  // Where rates are measured, an acknowledgement that waits would count as time on the way.
+  header.is_ack_awaited = acknowledged && (delivered_ || !peer.ranked.empty() || !peer.lossy_orders.empty() ||
                                            peer.in_flight_bytes + counted > credit_bytes_ / 2);
   Message message = pack(header, std::move(frames));
   if (acknowledged) {

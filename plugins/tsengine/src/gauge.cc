@@ -9,7 +9,6 @@ namespace {
 constexpr uint64_t kSmall = 4 * 1024;     // of a message: latency would be measured
 constexpr uint64_t kShortNs = 1'000'000;  // the clock's grain and a busy loop would be measured
 constexpr uint64_t kHistoryNs = 30'000'000'000;
-constexpr uint64_t kStretchNs = 100'000'000;
 constexpr double kLeast = 1000, kPerOctave = 9;
 
 }  // namespace
@@ -29,21 +28,6 @@ double Delivered::add(uint64_t bytes, uint64_t sent_ns, uint64_t now_ns) {
   }
   if (bytes < kSmall || now_ns < sent_ns + kShortNs) return 0;
   return double(total_ - before) * 1e9 / double(now_ns - sent_ns);
-}
-
-double Received::add(uint64_t bytes, uint64_t now_ns) {
-  if (since_ns_ == 0 || now_ns > last_ns_ + 10 * kStretchNs) {  // a pause
-    since_ns_ = last_ns_ = now_ns;
-    bytes_ = 0;
-    return 0;
-  }
-  last_ns_ = now_ns;
-  bytes_ += bytes;
-  if (now_ns < since_ns_ + kStretchNs) return 0;
-  const double rate = bytes_ < kSmall ? 0 : double(bytes_) * 1e9 / double(now_ns - since_ns_);
-  since_ns_ = now_ns;
-  bytes_ = 0;
-  return rate;
 }
 
 uint8_t code_of(double rate) {

@@ -40,15 +40,6 @@ class Delivered {
   uint64_t total_ = 0, base_ = 0;  // base_: before the first mark
 };
 
-// What came in over stretches of at least a tenth of a second.
-class Received {
- public:
-  double add(uint64_t bytes, uint64_t now_ns);
-
- private:
-  uint64_t since_ns_ = 0, last_ns_ = 0, bytes_ = 0;
-};
-
 // A rate in one byte, within 4 %; 0: unknown.
 uint8_t code_of(double rate);
 double rate_of(uint8_t code);
