@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 BUILD := build/dev
-EXTRAS ?= dev,mxnet,mlflow
+EXTRAS ?= dev,mxnet,mlflow,sweep
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 CORE_INPUTS := CMakeLists.txt $(wildcard geomx/core/*.cc geomx/core/*.h geomx/netns/* geomx/include/geomx/*.h geomx/cmake/*)

@@ -117,3 +117,11 @@ def _check_cover(shards: Sequence[Shard], name: str, length: int, num_servers: i
             f"topology: the shards of {name} must cover its {length} elements once, on servers below {num_servers}; "
             f"given: {shards}"
         )
+
+
+if __name__ == "__main__":
+    import sys
+
+    from geomx.predict import main
+
+    sys.exit(main())

@@ -37,7 +37,7 @@ class Grid(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Raises RunFailed with a line for each job that failed."""
-        points, root = _grid(arguments), self._root()
+        points, root = grid(arguments), self._root()
         jobs = self._plan(points, root)
         todo = {d: o for d, o in jobs.items() if not (self.master.sweep.resume and _error(d) is None)}
         log.info(
@@ -107,7 +107,7 @@ def install() -> None:
     Plugins.instance().class_name_to_class[TARGET] = Grid
 
 
-def _grid(arguments: list[str]) -> list[list[str]]:
+def grid(arguments: list[str]) -> list[list[str]]:
     """All combinations of the swept values; each point has the same names in the same order."""
     values: dict[str, list[str]] = {}
     for o in OverridesParser.create().parse_overrides(arguments):

@@ -22,12 +22,22 @@ class Root : public Upstream {
   void gave(uint32_t key, uint32_t part, uint32_t line, const void* values) override;
 
  private:
+  struct Closed {
+    uint32_t line, round;
+    Bytes sum;
+  };
+  using PartId = std::pair<uint32_t, uint32_t>;  // (key, part)
+  void step(const Key& key, uint32_t part, const Closed& closed);
+
   Side& side_;
   Aggregator* aggregator_ = nullptr;
   std::unique_ptr<Updater> updater_;
   std::function<void()> on_all_left_;
   bool keeps_weights_ = true;
-  std::map<std::pair<uint32_t, uint32_t>, Bytes> weights_;  // (key, part) -> values in sum_type
+  std::map<PartId, Bytes> weights_;  // values in sum_type
+  // Rounds that closed before the authority's initial value was here: it travels within the credit, what ends
+  // configuring doesn't.
+  std::map<PartId, std::vector<Closed>> early_;
 };
 
 }  // namespace geomx

@@ -67,7 +67,7 @@ class _Arrays:
 class Net(_Arrays):
     """For images the seed's network, of any size; for text a table of symbols and two dense layers."""
 
-    def __init__(self, data: Data, hidden: tuple[int, int], updater: Any, context: Any) -> None:
+    def __init__(self, data: Data, hidden: tuple[int, ...], updater: Any, context: Any) -> None:
         super().__init__(updater)
         self._context = context
         if data.is_text:
@@ -133,9 +133,9 @@ class Tensors(_Arrays):
         raise ConfigError("task synthetic: there is nothing to evaluate")
 
 
-def network(num_classes: int, pixels: int, hidden: tuple[int, int] = SEED_HIDDEN) -> Any:
-    """The seed's network (178,762 parameters for 28 x 28 grey pixels and 10 classes), or one with wider dense layers
-    (5,017,162 with LARGE_HIDDEN)."""
+def network(num_classes: int, pixels: int, hidden: tuple[int, ...] = SEED_HIDDEN) -> Any:
+    """The seed's network (178,762 parameters for 28 x 28 grey pixels and 10 classes), or one with other dense layers
+    (5,021,402 with LARGE_HIDDEN)."""
     nn = mx.gluon.nn
     padding = 2 if pixels < SMALL_IMAGE else 0
     net = nn.HybridSequential(prefix="")
@@ -145,9 +145,8 @@ def network(num_classes: int, pixels: int, hidden: tuple[int, int] = SEED_HIDDEN
             nn.MaxPool2D(pool_size=2, strides=2),
             nn.Conv2D(32, kernel_size=5, padding=padding, activation="relu", prefix="conv1_"),
             nn.MaxPool2D(pool_size=2, strides=2),
-            nn.Dense(hidden[0], activation="relu", prefix="fc0_"),
-            nn.Dense(hidden[1], activation="relu", prefix="fc1_"),
-            nn.Dense(num_classes, prefix="fc2_"),
+            *(nn.Dense(units, activation="relu", prefix=f"fc{i}_") for i, units in enumerate(hidden)),
+            nn.Dense(num_classes, prefix=f"fc{len(hidden)}_"),
         )
     return net
 

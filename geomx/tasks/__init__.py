@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Values = NDArray[Any]
 Labels = NDArray[np.int32]
 SEED_HIDDEN = (256, 128)  # the seed's network
-LARGE_HIDDEN = (2048, 1920)
+LARGE_HIDDEN = (2440, 512, 2440, 512)  # four tensors of 1.25 million each: none of them is most of the model
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Task(Protocol):
     data: Data | None
     tensors: list[tuple[str, tuple[int, ...]]]
     compute_s: float
-    hidden: tuple[int, int]  # units of a network's two hidden dense layers
+    hidden: tuple[int, ...]  # units of a network's hidden dense layers
 
     def batches(self, rank: int, world: int, seed: int) -> Iterator[Batch]:
         """The steps of worker `rank` of `world`; as many on each worker."""
@@ -60,7 +60,7 @@ class DataTask:
 
     compute_s = 0.0
 
-    def __init__(self, options: Any, data: Data, hidden: tuple[int, int] = SEED_HIDDEN) -> None:
+    def __init__(self, options: Any, data: Data, hidden: tuple[int, ...] = SEED_HIDDEN) -> None:
         self.hidden = hidden
         self.tensors: list[tuple[str, tuple[int, ...]]] = []
         self.data: Data | None = data

@@ -31,7 +31,7 @@ def test_digits_can_be_as_large_as_mnist_and_the_network_wider():
     task = make("digits", pixels=28, model="large")
     small = make("digits").data
     assert task.data.train_x.shape == (1437, 1, 28, 28) and task.data.train_x.dtype == np.float32
-    assert task.hidden == (2048, 1920)
+    assert task.hidden == (2440, 512, 2440, 512)
     assert task.data.train_x.mean() == pytest.approx(small.train_x.mean(), abs=0.01)
     constant = enlarged(np.full((1, 1, 8, 8), 0.5, np.float32), 28)
     assert np.allclose(constant, 0.5)

@@ -1,0 +1,37 @@
+"""Time of a round on the WAN from links and bytes: arithmetic."""
+
+import pytest
+
+from geomx.config import load
+from geomx.predict import _duration, _wire_s
+
+MB = 1e6
+
+
+def wire(network, up=1.25 * MB, down=2.5 * MB, **topology):
+    given = {"name": "shape", "rate_mbit": 100.0, "delay_ms": 25.0, **network}
+    config = load({"network": given, "topology": {"name": "hips", "parties": 2, **topology}})
+    return _wire_s(config, up, down)
+
+
+def test_the_central_link_carries_all_parties():
+    """100 Mbit/s are 12.5 MB/s: two parties' 1.25 MB up, then their 2.5 MB down, and 50 ms."""
+    assert wire({}) == pytest.approx(0.2 + 0.4 + 0.05)
+    assert wire({}, parties=4) == pytest.approx(0.4 + 0.8 + 0.05)
+
+
+def test_a_slow_party_is_waited_for():
+    assert wire({"access": {"party1": {"rate_mbit": 10.0}}}) == pytest.approx(1.0 + 2.0 + 0.05)
+
+
+def test_in_a_flat_topology_a_party_sends_for_each_worker():
+    slow_parties = {"rate_mbit": 10.0, "access": {"central": {"rate_mbit": 1000.0}}}
+    assert wire(slow_parties, name="flat", workers=3) == pytest.approx(3.0 + 6.0 + 0.05)
+
+
+def test_without_limits_it_takes_no_time():
+    assert wire({"rate_mbit": 0.0, "delay_ms": 0.0}) == 0
+
+
+def test_durations_are_said_for_people():
+    assert [_duration(s) for s in (0.3, 75, 3700)] == ["0.3 s", "1 min 15 s", "1 h 1 min"]
