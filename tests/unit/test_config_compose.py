@@ -9,7 +9,8 @@ from hydra.core.global_hydra import GlobalHydra
 from geomx import app, plugins, run
 
 run.install()
-GROUPS = sorted({group for group, _ in plugins.offers()} | {d.name for d in plugins.CONF.iterdir() if d.is_dir()})
+OFFERED = {group for group, _ in plugins.offers()} - {"bench"}  # a plugin's benchmarks are nothing to configure
+GROUPS = sorted(OFFERED | {d.name for d in plugins.CONF.iterdir() if d.is_dir()})
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDED = {
     "task=script": [f"task.script={__file__}"],
