@@ -94,7 +94,7 @@ def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "f
     if not (block := getattr(config.transport, "block_bytes", 0)):
         return wanted
     width = config.compression.bytes_per_element(name, length, dtype)
-    fitting = max(1, int(block / max(width, 1e-6)))
+    fitting = max(1, int(block / max(width, 1e-6) + 1e-6))
     return min(fitting, wanted) if wanted else fitting
 
 

@@ -37,7 +37,11 @@ LEARNING_RATE = 0.001
 GOAL = 0.90
 MOST_STEPS = 200
 TURNS, QUICK_TURNS = 5, 2
-BEST: dict[str, Any] = {"compression": {"name": "mpq", "ratio": 0.01, "value_bits": 8}}
+# The optimizer is on the workers: weights, which a server's would send down, can't be sparse.
+BEST: dict[str, Any] = {
+    "compression": {"name": "mpq", "ratio": 0.01, "value_bits": 8},
+    "sync": {"name": "fsa", "optimizer": {"name": "adam", "where": "worker", "learning_rate": LEARNING_RATE}},
+}
 
 
 def run(quick: bool) -> dict[str, Case]:

@@ -60,16 +60,19 @@ class Worker:
         task = digits.make(Digits(batch_size=batch, epochs=10_000, pixels=PIXELS, model=size))
         assert task.data is not None
         self._mx, self._data, self._scale = mx, task.data, 1.0 / world
-        self.model = MxnetAdapter("cpu").model(task, SEED, None)
+        local = kind == "ours" and spec.settings["optimizer"] == "none"  # then sums come down, and workers step
+        self._updates = local
+        self.model = MxnetAdapter("cpu").model(task, SEED, {"name": "adam", "learning_rate": rate} if local else None)
         self._batches = task.batches(rank, world, SEED)
         self._keys = list(range(len(self.model.names)))
         if rank == 0 and kind == "stock":
             self._store.set_optimizer(mx.optimizer.Adam(learning_rate=rate))
-        elif rank == 0:
+        elif rank == 0 and not local:
             self._store.node.configure("optimizer", spec.settings["optimizer"])
         for key, weight in zip(self._keys, self.model.weights, strict=True):
             self._store.init(key, mx.nd.array(weight.asnumpy()))  # as oneDNN lays them out, MXNet's server can't take
-        self._pull()
+        for key, weight in zip(self._keys, self.model.weights, strict=True):
+            self._store.pull(key, weight, priority=-key)
         mx.nd.waitall()
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +87,8 @@ class Worker:
                 for key, gradient in zip(self._keys, self.model.gradients, strict=True):
                     self._store.push(key, gradient, priority=-key)
                 self._pull()
+                if self._updates:
+                    self.model.update()
             loss = self.model.loss()
             self._mx.nd.waitall()
         return {"seconds": time.perf_counter() - began, "loss": loss}
@@ -95,8 +100,8 @@ class Worker:
         self._close()
 
     def _pull(self) -> None:
-        for key, weight in zip(self._keys, self.model.weights, strict=True):
-            self._store.pull(key, weight, priority=-key)
+        for key, out in zip(self._keys, self.model.gradients if self._updates else self.model.weights, strict=True):
+            self._store.pull(key, out, priority=-key)
 
 
 def _ours() -> tuple[Any, Any, Any]:

@@ -65,7 +65,7 @@ void Client::send(const Encoded& encoded) {
     part.bypass_us = side_.policies.overlay->bypass_us();
     watch(encoded.key, encoded.part, encoded.round);
     relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
-  } else {
+  } else if (!encoded.service.is_withheld) {
     const uint64_t wait_us = encoded.service.is_droppable ? side_.policies.transport->wait_us() : 0;
     side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel, wait_us);
   }

@@ -50,8 +50,8 @@ class Congestion {
   uint64_t rounds_ = 0, round_end_ = 0;
   bool is_new_round_ = false;
   uint64_t delivered_before_ = 0, lost_before_ = 0;  // when the round began
-  uint64_t longest_rtt_us_ = 0;  // of the round
-  double round_rate_ = 0;        // the largest of the round
+  uint64_t longest_rtt_us_ = 0;                      // of the round
+  double round_rate_ = 0;                            // the largest of the round
   double full_rate_ = 0;
   int full_rounds_ = 0;
   // The smallest round trip of ten to twenty seconds, in two spans.

@@ -20,7 +20,8 @@ constexpr size_t kSizes[] = {1472, 1452, 1372, 1232};
 constexpr size_t kLeastPacket = 1232, kMostPacket = 2048;
 constexpr int kQuickProbes = 10;
 constexpr uint64_t kProbeUs = 200'000, kSlowProbeUs = 5'000'000;
-constexpr uint64_t kProbeAgainUs = 60'000'000;  // of a path that is up: it may have become wider
+constexpr uint64_t kProbeAgainUs = 60'000'000;              // of a path that is up: it may have become wider
+constexpr size_t kUsualHeader = kPacketHeader + 2 + 3 + 9;  // of a packet with one chunk
 constexpr int kBatch = 64;
 constexpr int kSocketBytes = 4 << 20;
 
@@ -118,7 +119,7 @@ Status DatagramTransport::open_socket(uint8_t channel, int* fd) {
   set(*fd, SOL_SOCKET, SO_RCVBUF, kSocketBytes);
   set(*fd, SOL_SOCKET, SO_SNDBUF, kSocketBytes);
   set(*fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);  // never cut up on the way
-  const int class_selector = (num_channels_ - channel) * 8 << 2;
+  const int class_selector = std::min(num_channels_ - channel, 7) * 8 << 2;
   set(*fd, IPPROTO_IP, IP_TOS, class_selector);
   if (family_ == AF_INET6) {
     set(*fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
@@ -269,6 +270,13 @@ void DatagramTransport::send(PeerId peer, uint8_t channel, Message message) {
 size_t DatagramTransport::max_datagram(PeerId peer) const {
   const Session* const session = up(peer);
   return session == nullptr ? 0 : session->flow->max_message();
+}
+
+size_t DatagramTransport::overhead_to(PeerId peer, uint8_t channel, const Message& message) const {
+  const Session* const session = channel == 0 ? nullptr : up(peer);
+  if (session == nullptr) return stream_->overhead_to(peer, channel, message);
+  const size_t sizes = 2 + 3 * message.attachments.size(), most = session->flow->max_message();
+  return sizes + (message.size() + sizes + most - 1) / most * kUsualHeader;
 }
 
 size_t DatagramTransport::room(PeerId peer) const {

@@ -29,6 +29,7 @@ class DatagramTransport : public Transport, private Loop::Source {
   Bytes allocate(PeerId peer, size_t size) override { return stream_->allocate(peer, size); }
   void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
   size_t overhead(const Message& message) const override { return stream_->overhead(message); }
+  size_t overhead_to(PeerId peer, uint8_t channel, const Message& message) const override;
   bool is_lost(PeerId peer) const override { return stream_->is_lost(peer); }
   void set_linger_ms(int linger_ms) override { stream_->set_linger_ms(linger_ms); }
   void close() override;

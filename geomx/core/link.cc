@@ -332,7 +332,8 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
     peer.in_flight_bytes += message.size();
   }
   ++c.messages;
-  count(peer, {kNoKey, header_account, 0, 0, 0, message.size() + transport_.overhead(message) - counted});
+  count(peer, {kNoKey, header_account, 0, 0, 0,
+               message.size() + transport_.overhead_to(peer.id, channel, message) - counted});
   transport_.send(peer.id, channel, std::move(message));
 }
 

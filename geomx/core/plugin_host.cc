@@ -428,6 +428,7 @@ class PluginTransport : public TransportPolicy {
       out[i].is_droppable = is_lossy() && classes[i].droppable != 0;
       // Only what may be missing may take a way on which it can get lost.
       if (out[i].is_droppable) out[i].channel = std::clamp<uint8_t>(classes[i].channel, 1, kMaxChannels);
+      out[i].is_withheld = out[i].is_droppable && classes[i].withheld != 0;
       out[i].is_coarse = classes[i].coarse != 0 && coarse_ != nullptr;
     }
     return out;

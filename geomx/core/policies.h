@@ -49,7 +49,8 @@ class KeyedScheduler : public SchedulerPolicy {
 struct PartClass {
   uint8_t channel = 0;  // 0: reliable
   bool is_droppable = false;
-  bool is_coarse = false;  // travels in the policy's coarse codec; what that loses stays behind
+  bool is_withheld = false;  // droppable, and not sent at all
+  bool is_coarse = false;    // travels in the policy's coarse codec; what that loses stays behind
 };
 
 class TransportPolicy {

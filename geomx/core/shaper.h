@@ -31,6 +31,9 @@ class Shaper : public Transport {
   void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
   // The stamp is ours, not the protocol's: it is not counted.
   size_t overhead(const Message& message) const override { return inner_->overhead(message); }
+  size_t overhead_to(PeerId peer, uint8_t channel, const Message& message) const override {
+    return inner_->overhead_to(peer, channel, message);
+  }
   Status open_channels(const LossyChannels& channels) override { return inner_->open_channels(channels); }
   size_t max_datagram(PeerId peer) const override;
   size_t room(PeerId peer) const override { return inner_->room(peer); }

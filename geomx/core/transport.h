@@ -63,6 +63,8 @@ class Transport {
   virtual void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) = 0;
   // Bytes that the transport adds to each message (framing), for the counters.
   virtual size_t overhead(const Message& message) const = 0;
+  // The same, where the way to the peer matters. What is sent again isn't counted.
+  virtual size_t overhead_to(PeerId, uint8_t, const Message& message) const { return overhead(message); }
   // Lossy channels from now on, to peers that have them too; until then, and to others, there are none.
   virtual Status open_channels(const LossyChannels&) { return Status::error("it has no lossy channels"); }
   // The largest message of a lossy channel to this peer; 0: there are no lossy channels to it.

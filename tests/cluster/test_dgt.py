@@ -58,11 +58,12 @@ def test_several_servers_and_half_types(dtype):
         np.testing.assert_array_equal(got, sum(given for given, _ in results))
 
 
-def test_flat_topology_and_adaptive_k():
+@pytest.mark.parametrize("flat", [True, False])
+def test_an_adaptive_k_follows_what_workers_report(flat):
     config = {"transport": transport(adaptive_k=True, k=0.8, k_min=0.2)}
-    with LocalCluster([1, 1], flat=True, config=config) as cluster:
+    with LocalCluster([1, 1], flat=flat, config=config) as cluster:
         results = summed(cluster, rounds=10)
-        counted = cluster.counters("worker")
+        counted = cluster.counters("worker" if flat else "local_server")
     for _, got in results:
         np.testing.assert_array_equal(got, sum(given for given, _ in results))
     assert 0.2 <= counted["dgt.k_sum"] / counted["dgt.rounds"] < 0.7
@@ -96,3 +97,18 @@ def test_four_bits_lose_nothing_for_good():
     for _, got in results:
         assert np.abs(got - total).max() < 2 * 8
     assert np.abs(results[0][1] - total).mean() < 1.5
+
+
+@pytest.mark.parametrize("ranking", ["contribution", "random"])
+def test_what_is_withheld_comes_later(ranking):
+    """Half of all parts aren't sent in their own round, and nothing is missing for good."""
+    config = {"transport": transport(withhold=True, deadline_ms=1.0, ranking=ranking)}
+    with LocalCluster([1, 1], config=config) as cluster:
+        results = summed(cluster, rounds=30)
+        counted = cluster.counters("local_server")
+        missing = cluster.counters("global_server")["wan.missing_parts"]
+    assert missing == counted["wan.droppable_parts"] > 0
+    given = sum(given for given, _ in results)
+    for _, got in results:
+        assert np.abs(given - got).max() < 2 * 8 * 8  # it waits until it is among the largest half
+        assert np.corrcoef(given, got)[0, 1] > 0.9

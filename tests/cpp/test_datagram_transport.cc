@@ -188,3 +188,18 @@ TEST_CASE("strangers' datagrams are counted and go nowhere") {
   CHECK(server.figure("datagrams.strangers") == 2);
   CHECK(server.got.size() == 1);
 }
+
+TEST_CASE("where datagrams stop to get through, the stream takes over what they carried") {
+  End server, client;
+  const PeerId peer = client.connect(server.listen());
+  client.open();
+  server.open();
+  client.send(peer, 0, "hello");
+  REQUIRE(come_up(client, peer));
+  server.loop.call([&] { server.transport->set_loss(1); });
+  client.send(peer, kBulk, "part", 3000);
+  REQUIRE(server.wait([&] { return server.got.size() == 2; }));
+  CHECK(server.got[1] == std::make_pair(0, std::string("part+3004")));
+  CHECK(client.refusals ==
+        std::vector<std::string>{"datagrams don't get through any more, so everything takes the stream"});
+}

@@ -173,8 +173,8 @@ TEST_CASE("random loss doesn't collapse the rate") {
     seconds_for(pair, 5'000'000);
     const double seconds = seconds_for(pair, 12'500'000);
     const double share = 12'500'000 / seconds / 6.25e6;
-    MESSAGE("loss ", loss, ": ", share, " of the link; lost ", pair.end(0).figures().lost_packets, " of ",
-            pair.end(0).figures().packets, ", repeated ", pair.end(0).figures().repeated_bytes);
+    INFO("loss ", loss, ": ", share, " of the link; lost ", pair.end(0).figures().lost_packets, " of ",
+         pair.end(0).figures().packets, ", repeated ", pair.end(0).figures().repeated_bytes);
     CHECK(share > 0.75);
   }
 }
@@ -185,7 +185,7 @@ TEST_CASE("a burst after a pause begins at the rate that was found before") {
   for (int i = 0; i < 5; ++i) {
     pair.run(pair.now_us() + 150'000);
     const double seconds = seconds_for(pair, 720'000);
-    MESSAGE("720 kB after a pause: ", seconds, " s");
+    INFO("720 kB after a pause: ", seconds, " s");
     CHECK(seconds < 0.22);
   }
 }

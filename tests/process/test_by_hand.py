@@ -10,6 +10,8 @@ from by_hand import EXEC, ROOT
 
 needs_mxnet = pytest.mark.skipif(importlib.util.find_spec("mxnet") is None, reason="MXNet isn't installed")
 
+DGT = {"ENABLE_DGT": "1", "DMLC_UDP_CHANNEL_NUM": "3", "DMLC_K": "0.8", "ADAPTIVE_K_FLAG": "1"}
+
 
 @pytest.fixture
 def deploy(tmp_path):
@@ -41,14 +43,18 @@ def test_the_seeds_twelve_nodes_train_the_cnn(deploy):
 
 @needs_mxnet
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("loop", ["bsc", "fp16"])
-def test_a_printed_loop(deploy, tmp_path, loop):
-    """Two global servers, and the bound on some roles only. The second loop exchanges half-precision arrays."""
+@pytest.mark.parametrize(("loop", "variables"), [("bsc", {}), ("fp16", DGT)])
+def test_a_printed_loop(deploy, tmp_path, loop, variables):
+    """Two global servers, and the bound on some roles only. The second loop exchanges half-precision arrays, over a
+    transport that the servers are told of."""
+    if variables:
+        pytest.importorskip("geomx_dgt", reason="the plugin isn't installed: pip install plugins/dgt")
     script = tmp_path / "loop.py"
     script.write_text(seed_page.filled(loop, epochs=3, compression={"type": "none"}))
     deployment = deploy(global_servers=2)
     for name in deployment.services:
-        deployment.start(name, MXNET_KVSTORE_BIGARRAY_BOUND="5000") if "server" in name else deployment.start(name)
+        told = {"MXNET_KVSTORE_BIGARRAY_BOUND": "5000", **variables} if "server" in name else {}
+        deployment.start(name, **told)
     for name in ("master", *deployment.workers):
         deployment.start(name, *EXEC, script)
     codes = deployment.wait(120)

@@ -82,3 +82,20 @@ def test_a_list_is_placed_at_once_and_others_one_by_one():
     assert made.shards("c", 1, 2) == [Shard(0, 0, 1)]
     assert made.shards("b", 7, 2) == [Shard(1, 0, 7)]
     assert asked == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("config", "elements"),
+    [
+        ({}, 262_144),
+        ({"transport": {"name": "dgt", "block_bytes": 1400}}, 350),
+        ({"transport": {"name": "dgt", "block_bytes": 1400}, "compression": {"name": "fp16"}}, 700),
+        ({"transport": {"name": "dgt", "block_bytes": 1500}, "compression": {"name": "bsc", "ratio": 0.05}}, 5000),
+        ({"transport": {"name": "dgt", "block_bytes": 1400}, "scheduler": {"fifo": {"part_elements": 100}}}, 100),
+        ({"transport": {"name": "dgt", "block_bytes": 1400}, "scheduler": {"fifo": {"part_elements": 0}}}, 350),
+    ],
+)
+def test_a_transport_may_want_shorter_parts(config, elements):
+    """So many elements that their codec makes about a block of them."""
+    pytest.importorskip("geomx_dgt")
+    assert part_length(load(config), "w", 100_000, "float32") == elements

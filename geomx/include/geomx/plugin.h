@@ -184,8 +184,8 @@ typedef struct gx_codec {
 typedef struct gx_class {
   uint8_t channel;   /* 0: reliable; lossy ones are of falling priority */
   uint8_t droppable; /* a round may close without it; it then goes back to who sent it */
-  uint8_t coarse; /* it travels in coarse_codec, where that is smaller; what is lost by it waits for the next round */
-  uint8_t reserved;
+  uint8_t coarse;   /* it travels in coarse_codec, where that is smaller; what is lost by it waits for the next round */
+  uint8_t withheld; /* of droppable ones: it is not sent at all */
 } gx_class;
 
 enum {

@@ -34,11 +34,23 @@ class Dgt(Transport):
         1000.0, "how long droppable parts wait to leave, once nothing reliable is before them", above=0, at_most=600_000
     )
     ranking: str = option("contribution", "random: for comparison", one_of=("contribution", "random"))
+    withhold: bool = option(False, "for comparison: what might be dropped is never sent")
     local: bool = option(True, "shared memory between nodes of one host; false: TCP for them too", scope="node")
     lossy: ClassVar[bool] = True
 
     def choice(self) -> TransportChoice:
-        names = ("mode", "k", "adaptive_k", "k_min", "channels", "alpha", "deadline_ms", "wait_ms", "ranking")
+        names = (
+            "mode",
+            "k",
+            "adaptive_k",
+            "k_min",
+            "channels",
+            "alpha",
+            "deadline_ms",
+            "wait_ms",
+            "ranking",
+            "withhold",
+        )
         return TransportChoice("dgt", {name: getattr(self, name) for name in names})
 
     def libraries(self) -> Sequence[NativePlugin]:

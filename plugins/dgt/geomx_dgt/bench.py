@@ -24,7 +24,7 @@ LINK = ("launcher=netns", "network.rate_mbit=50", "network.delay_ms=25", "topolo
 TASK = ("task=digits", "task.pixels=28", "task.model=seed", "task.epochs=100000", "task.eval_every=0", "tracking=none")
 LOSSY = "network.loss=0.01"
 DGT = "transport=dgt"
-WARM_UP = 5  # rounds of each run that aren't counted
+WARM_UP = 3  # rounds of each run that aren't counted
 LOSS_REACHED = 0.5
 RUN_S = 3600
 
@@ -64,11 +64,50 @@ def run(quick: bool) -> dict[str, Case]:
     shares = share.measure(50, 25, 5, 12 if quick else 60)
     print("beside each other, MB/s: " + ", ".join(f"{n} {r / 1e6:.2f}" for n, r in shares.items()), flush=True)
     fair = sum(shares.values()) / len(shares)
-    return {**_cases(found), "share": Case(shares["dgt"], fair, "bytes/s", better="more")}
+    return {
+        **_cases(found),
+        "share": Case(shares["dgt"], fair, "bytes/s", better="more"),
+        **_learning(1 if quick else 10, quick),
+    }
+
+
+def _learning(seeds: int, quick: bool) -> dict[str, Case]:
+    """Loss and accuracy after the same rounds from the same seeds: contribution against chance, where the fifth of the
+    parts that might get lost never leaves in its own round; and links that lose packets against one that doesn't."""
+    rounds = "task.max_rounds=40" if quick else "task.max_rounds=100"
+    held = ("launcher=local", DGT, "transport.k=0.8", "transport.withhold=true", rounds)
+    ours = [_learned([*held, f"seed={seed}"]) for seed in range(1, seeds + 1)]
+    chance = [_learned([*held, "transport.ranking=random", f"seed={seed}"]) for seed in range(1, seeds + 1)]
+    cases = {"loss_over_random": _mean_case(ours, chance, 0, "loss")}
+    if quick:
+        return cases
+    links = {loss: [_learned([*LINK, DGT, f"network.loss={loss}", rounds, f"seed={seed}"])
+                    for seed in range(1, seeds + 1)] for loss in (0, 0.01, 0.05)}  # fmt: skip
+    for loss, name in ((0.01, "1_percent"), (0.05, "5_percent")):
+        cases[f"loss_at_{name}"] = _mean_case(links[loss], links[0], 0, "loss")
+        cases[f"accuracy_at_{name}"] = _mean_case(links[loss], links[0], 1, "share", better="more")
+    return cases
+
+
+def _learned(words: Sequence[str]) -> tuple[float, float]:
+    """(training loss as a mean of the last ten rounds, accuracy)"""
+    with tempfile.TemporaryDirectory(prefix="geomx-bench-") as directory:
+        rows, summary = _run([*TASK, *words], Path(directory))
+    return float(np.mean([row["loss"] for row in rows[-10:]])), float(summary["accuracy"])
+
+
+def _mean_case(
+    ours: Sequence[tuple[float, float]],
+    theirs: Sequence[tuple[float, float]],
+    which: int,
+    unit: str,
+    better: str = "less",
+) -> Case:
+    return Case(float(np.mean([o[which] for o in ours])), float(np.mean([t[which] for t in theirs])), unit, better)
 
 
 def _sides(quick: bool) -> dict[str, Side]:
-    many, few = (25, 8) if quick else (105, 105)
+    many, few = (15, WARM_UP + 1) if quick else (105, 105)
     cubic, bbr = "launcher.congestion=cubic", "launcher.congestion=bbr"
     return {
         "dgt, 1 % loss": Side((DGT, LOSSY, cubic), many),

@@ -27,7 +27,7 @@ enum class Mode { udp, tcp, tcp4bit };
 struct Options {
   Mode mode = Mode::udp;
   double k = 0.8, k_min = 0.2, alpha = 0.3;
-  bool is_adaptive = false, is_random = false;
+  bool is_adaptive = false, is_random = false, withholds = false;
   int64_t channels = 3;
   double deadline_ms = 10, wait_ms = 1000;
 };
@@ -96,6 +96,7 @@ void class_one(const Options& options, size_t place, size_t reliable, size_t cou
   const size_t rest = count - reliable;
   out->channel = static_cast<uint8_t>(1 + (place - reliable) * static_cast<size_t>(options.channels) / rest);
   out->droppable = 1;
+  out->withheld = options.withholds;
 }
 
 gx_status classify(gx_transport* table, const gx_slice* parts, const double* scores, size_t count, gx_class* out,
@@ -151,6 +152,8 @@ gx_status read_option(const gx_param& param, Options* options, gx_error* error) 
   }
   if (std::strcmp(param.name, "adaptive_k") == 0) {
     options->is_adaptive = value != 0;
+  } else if (std::strcmp(param.name, "withhold") == 0) {
+    options->withholds = value != 0;
   } else if (std::strcmp(param.name, "ranking") == 0) {
     options->is_random = param.kind == 's' && std::strcmp(param.s, "random") == 0;
   } else if (std::strcmp(param.name, "channels") == 0 && value >= 1 && value <= 8) {

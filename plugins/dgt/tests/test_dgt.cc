@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "core/policies.h"
@@ -104,6 +105,20 @@ TEST_CASE("an adaptive k without reports is warned about, once") {
   for (int i = 0; i < 500; ++i) fixture.classify({1, 2});
   REQUIRE(fixture.logs.size() == 1);
   CHECK(fixture.logs[0].find("nobody reports a loss") != std::string::npos);
+}
+
+TEST_CASE("for comparison parts are ranked by chance, or withheld") {
+  Fixture fixture({{"k", 0.5}, {"ranking", std::string("random")}, {"withhold", int64_t(1)}});
+  std::set<std::vector<bool>> seen;
+  for (int i = 0; i < 20; ++i) {
+    std::vector<bool> withheld;
+    for (const PartClass& one : fixture.classify({4, 3, 2, 1})) {
+      CHECK(one.is_withheld == one.is_droppable);
+      withheld.push_back(one.is_withheld);
+    }
+    seen.insert(withheld);
+  }
+  CHECK(seen.size() > 2);
 }
 
 TEST_CASE("modes: tcp has no datagrams, tcp4bit drops nothing and is coarse instead") {
