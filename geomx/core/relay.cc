@@ -20,7 +20,8 @@ void Relay::take(Frame frame, uint32_t tries) {
     return;
   }
   if (frame.part >= key->parts.size() || frame.contributors.empty()) return;
-  const int64_t rank = side_.policies.scheduler->rank(key->view(frame.part, frame.round, side_.tier, Direction::up), 0);
+  const PartView view = key->view(frame.part, frame.round, side_.tier, Direction::up);
+  const int64_t rank = side_.policies.scheduler->rank(view, frame.priority);
   merge(std::move(frame), rank, 0);
 }
 
@@ -36,6 +37,7 @@ void Relay::merge(Frame frame, int64_t rank, uint8_t channel) {
   }
   const MemberSet seen = p.have | p.handed_on;
   if (checks_contributors_ && seen.intersects(frame.contributors)) return;  // a double; the root sorts out the rest
+  p.priority = p.have.empty() ? frame.priority : std::max(p.priority, frame.priority);
   if (p.have.empty()) {
     ++num_holding_;
     p.since_us = side_.reactor.now_us();
@@ -97,6 +99,7 @@ bool Relay::merge_held(const Key& key, uint32_t part, Pending& p) {
   Frame merged(FrameKind::push, key.spec.index, part, p.round);
   merged.codec = codec.wire_id();
   merged.contributors = p.have;
+  merged.priority = p.priority;
   const PartView view = key.view(part, p.round, side_.tier, Direction::up);
   if (Status status = codec.merge(view, bytes, &merged.body); !status.ok()) {
     side_.fail("key \"" + key.spec.name + "\": " + status.message());
@@ -115,6 +118,9 @@ void Relay::send(NodeId to, Frame frame, const Pending& p) {
 
 // Each tree of the route goes to its first member. The central party is behind the server that has the part.
 void Relay::pass_on(const Frame& value) {
+  const Key& key = *side_.keys.find(value.key);
+  const PartView view = key.view(value.part, value.round, side_.tier, Direction::down);
+  const int64_t rank = side_.policies.scheduler->rank(view, value.priority);
   for (size_t at = 0; at < value.forward.size();) {
     const Step step = value.forward[at];
     const size_t end = std::min(at + 1 + step.below, value.forward.size());
@@ -122,8 +128,8 @@ void Relay::pass_on(const Frame& value) {
     next.flags &= uint8_t(~kForward);
     next.forward.assign(value.forward.begin() + long(at) + 1, value.forward.begin() + long(end));
     const bool is_central = step.rank >= side_.num_members;
-    const NodeId to = is_central ? server(side_.server_of(*side_.keys.find(value.key), value.part)) : member(step.rank);
-    if (to != side_.self) side_.link.send_ranked(to, std::move(next), 0, 0);
+    const NodeId to = is_central ? server(side_.server_of(key, value.part)) : member(step.rank);
+    if (to != side_.self) side_.link.send_ranked(to, std::move(next), rank, 0);
     at = end;
   }
   passed_us_ = side_.reactor.now_us();

@@ -32,6 +32,7 @@ class Relay {
     MemberSet have, handed_on;
     uint64_t since_us = 0;
     int64_t rank = 0;
+    int32_t priority = 0;
     uint8_t channel = 0;
     bool is_droppable = true;
     TimerId timer = 0;

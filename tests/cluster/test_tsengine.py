@@ -85,6 +85,14 @@ def test_flat_and_half_types():
         check(summed(cluster, dtype="float16"), atol=0.1)
 
 
+def test_with_p3():
+    pytest.importorskip("geomx_p3")
+    given = {"scheduler": {"p3": {"part_elements": 300}, "tsengine": {"inter": True, "intra": True}}}
+    with LocalCluster([2, 1, 1], config=given) as cluster:
+        check(summed(cluster))
+        assert cluster.counters("global_server")["tsengine.wan.merged"] > 0
+
+
 def test_with_dgt():
     pytest.importorskip("geomx_dgt")
     patient = {"name": "dgt", "k": 0.5, "deadline_ms": 5000.0, "wait_ms": 5000.0}
