@@ -113,7 +113,8 @@ class Node:
     def shape_wan(self, shape: WanShape) -> None:
         """Messages between parties take as long as these links would make them. Raises Refused without the file."""
     def set_planner(self, plan: Callable[[str, tuple[int, ...], str, int], Plan]) -> None:
-        """plan(name, shape, dtype, num_global_servers); asked on the authority only, once a key."""
+        """plan(name, shape, dtype, num_global_servers); asked on the authority only, once a key. What has a method
+        announce(list of (name, length, dtype)) is told by it what an init() is about to declare."""
     def set_policy(self, choose: Callable[[str, int, str, str, str], CodecChoice]) -> None:
         """choose(name, length, dtype, tier, direction); tier lan or wan, direction up or down. Asked on every node,
         once a key, after the last configure(); must be pure."""
@@ -127,6 +128,12 @@ class Node:
     def set_transport(self, choose: Callable[[], Any]) -> None:
         """choose() -> None, or what names a loaded transport and its parameters (`geomx.api.TransportChoice`); asked
         once, when the run's settings are known."""
+    def set_scheduler(
+        self, credit_bytes: Callable[[str], int | None], rank: Callable[[str, int, int, str], int]
+    ) -> None:
+        """credit_bytes(tier) -> bytes in flight to a peer, asked once a tier when the run's settings are known; None:
+        parts leave as pushes ask. Else rank(name, order of declaration, length, tier) -> int32, asked once a key, ranks
+        parts whose pushes asked for the same priority; the larger leaves first, in both directions."""
 
     def load_plugin(self, path: str) -> None:
         """A shared library with `geomx_plugin_v1`; its codecs can then be chosen by name."""

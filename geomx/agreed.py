@@ -77,11 +77,12 @@ def _schedulers(own: Config, settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _placed(topology: Any, settings: Mapping[str, str]) -> Any:
+    """placement.name (by hand) is a topology whose placement it shall be."""
     told = _mapping("placement", settings["placement"]) if "placement" in settings else {}
-    bound = {**told, **options_of("placement", settings)}.get("bigarray_bound")
-    if bound is None or bound == getattr(topology, "bigarray_bound", None):
-        return topology
-    return plugins.options("topology", {**plain(topology), "bigarray_bound": bound})
+    told |= options_of("placement", settings)
+    given = plain(topology)
+    wanted = given | {name: told[name] for name in ("name", "bigarray_bound") if told.get(name) is not None}
+    return topology if wanted == given else plugins.options("topology", wanted)
 
 
 def _built(

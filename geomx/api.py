@@ -6,7 +6,8 @@ the group:
 
     compression  the methods of `Compression`
     transport    the methods of `Transport`; `lossy`: True if it may drop parts; `block_bytes`: wanted size of parts
-    scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`
+    scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`,
+                 and the methods of `Scheduler` where it ranks
     topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
     launcher     `target`: "module:class", a `Launcher` that takes the dataclass
     tracking     `target`: "module:class", a `Tracker` that takes the dataclass; empty: nothing is tracked
@@ -42,6 +43,7 @@ __all__ = [
     "ConfigError",
     "Forbidden",
     "Launcher",
+    "Line",
     "NativeCodec",
     "NativePlugin",
     "PartInfo",
@@ -50,7 +52,9 @@ __all__ = [
     "PythonCodec",
     "RunFailed",
     "RunInfo",
+    "Scheduler",
     "Shard",
+    "Tensor",
     "Tracker",
     "Transport",
     "TransportChoice",
@@ -225,6 +229,36 @@ class Transport:
         return ()
 
 
+# --- scheduler --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is known of the way to a peer; 0: nothing."""
+
+    bytes_per_s: float = 0.0
+    round_trip_s: float = 0.0
+
+
+class Scheduler:
+    """Base of the options of a scheduler plugin that ranks parts. Parts leave by the priority that their push asked
+    for, then by `rank`, the larger first; equal ones in order. That holds on every way that they go: in both tiers,
+    upwards and downwards. What has left is never called back: `credit_bytes` says how much that may be."""
+
+    fills: ClassVar[tuple[str, ...]] = ("scheduler",)
+    part_elements: int
+
+    def rank(self, name: str, order: int, length: int, tier: str) -> int:
+        """Asked once a key and tier, on every node. order: of declaration, from 0; length: elements of the tensor;
+        tier: "lan" or "wan". Between -2**30 and 2**30."""
+        return -order
+
+    def credit_bytes(self, tier: str, line: Line) -> int:
+        """Bytes that may be on their way to a peer and not acknowledged; one message always may. line: the fastest
+        and the longest of this node's ways in the tier."""
+        raise NotImplementedError
+
+
 # --- placement --------------------------------------------------------------------------------------------------------
 
 
@@ -237,12 +271,22 @@ class Shard:
     length: int
 
 
-class Placement(Protocol):
-    """Which global server holds what of a tensor; asked once a key, in the order of declaration, on one node only."""
+@dataclass(frozen=True)
+class Tensor:
+    """What is to be placed; bytes: what it takes on its way up between parties, about."""
 
-    def __call__(self, options: Any, name: str, length: int, held: Sequence[int]) -> Sequence[Shard]:
-        """options: of the chosen topology; held: elements that each global server holds so far. The shards must
-        cover the tensor once; a tensor of 0 elements has one shard of length 0."""
+    name: str
+    length: int
+    bytes: float
+
+
+class Placement(Protocol):
+    """Which global server holds what; asked on one node only: for tensors that are declared together once for all of
+    them, in the order of declaration, for others one by one."""
+
+    def __call__(self, options: Any, tensors: Sequence[Tensor], held: Sequence[float]) -> Sequence[Sequence[Shard]]:
+        """options: of the chosen topology; held: bytes of what each global server holds so far, as `Tensor.bytes`. The
+        shards of each tensor must cover it once; a tensor of 0 elements has one shard of length 0."""
 
 
 # --- observers --------------------------------------------------------------------------------------------------------

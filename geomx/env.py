@@ -322,6 +322,8 @@ def _settings(given: _Given, installed: Callable[[str, str], bool]) -> dict[str,
         _need_plugin("ENABLE_DGT", "transport", "dgt", installed)
         found["transport"] = {"name": "dgt"}
         found["transport.mode"] = _DGT_PROTOCOLS[protocol]
+    if given.get("DMLC_NUM_GLOBAL_SERVER", 1) > 1 and installed("topology", "multigps"):
+        found["placement.name"] = "multigps"
     schedulers = {}
     if given.get("ENABLE_P3"):
         _need_plugin("ENABLE_P3", "scheduler", "p3", installed)

@@ -45,6 +45,7 @@ class Store:
         self.node = node
         self.spec = spec
         self._kind = kind
+        self.waits_by_itself = False  # whoever reads an array that is pulled waits for it, whatever he reads it for
         self.gradients_ready_at = 0.0  # time.perf_counter() when the last push began: all gradients were there
         self._ended = False
         self._closer = closer or node.close
@@ -146,6 +147,20 @@ class Store:
         targets.spread()
 
     pushpull = push_pull
+
+    def start_round(self, key: Key, value: Any, out: Any, priority: int = 0) -> Callable[[], None]:
+        """As `push_pull` of one key, but returns at once. When what is returned has been called, `out` is there and
+        `value` may be written to again."""
+        names, values = _sources(key, value)
+        targets = _targets(key, out)[1]
+        self.gradients_ready_at = time.perf_counter()
+        ticket: Ticket = self.node.push_pull(names, values, targets.arrays, priorities_of(priority, names))
+
+        def wait() -> None:
+            ticket.wait(seconds_of(None))
+            targets.spread()
+
+        return wait
 
     def broadcast(
         self,

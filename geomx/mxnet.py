@@ -38,6 +38,7 @@ class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
         self, node: Node, spec: NodeSpec, kind: str = "dist_sync", closer: Callable[[], None] | None = None
     ) -> None:
         super().__init__(node, spec, kind, closer)
+        self.waits_by_itself = True
         self._engine = _engine()
         self._fences: dict[str, Any] = {}
         self._failure = ""  # the first sentence that an operation ended with
@@ -82,6 +83,12 @@ class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
         self.pull(key, value if out is None else out, priority, timeout=timeout)
 
     pushpull = push_pull
+
+    def start_round(self, key: Any, value: Any, out: Any, priority: int = 0) -> Callable[[], None]:
+        """As `Store.start_round`. Nobody needs to call what is returned: the engine knows who reads `out`."""
+        self.push_pull(key, value, out, priority)
+        wait: Callable[[], None] = out.wait_to_read
+        return wait
 
     def broadcast(
         self, key: Any, value: Any, out: Any, priority: int | Sequence[int] = 0, timeout: float | None = None

@@ -28,6 +28,7 @@ from geomx.errors import ConfigError, RunFailed, Told
 from geomx.lifeline import end_on_interrupt, end_with_pipe
 from geomx.plan import Planner
 from geomx.plugins import imported
+from geomx.schedulers import Schedulers
 from geomx.spec import DomainSpec, NodeSpec, from_json
 from geomx.transports import Transports
 from geomx.wan.plan import resolve
@@ -97,17 +98,19 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
         first, last = config.trace.rounds
         node.trace(first, last, config.trace.max_spans)
     codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
-    transports = Transports(node, config.transport)
+    transports, schedulers = Transports(node, config.transport), Schedulers(config, spec)
 
     def configured(what: str, value: str) -> None:
         now = agreed.take(what, value)
         codecs.use(now.compression)
         transports.use(now.transport)
+        schedulers.use(now)
         planner.use(now)
 
     node.set_planner(planner)
     node.set_policy(_policy(codecs))
     node.set_transport(transports.choose)
+    node.set_scheduler(schedulers.credit_bytes, schedulers.rank)
     node.on_configure(configured)
     reporter = reporter or Reporter(spec)
     node.on_log(_teller(reporter))

@@ -2,11 +2,12 @@
 each server holds so far."""
 
 import math
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from geomx.api import Placement, Shard
+from geomx.api import Placement, Shard, Tensor
 from geomx.config.root import Config
 from geomx.errors import ConfigError
 from geomx.plugins import imported
@@ -15,11 +16,20 @@ if TYPE_CHECKING:
     from geomx import _core
 
 
-def place(options: Any, name: str, length: int, held: Sequence[int]) -> list[Shard]:
+def place(options: Any, tensors: Sequence[Tensor], held: Sequence[float]) -> list[list[Shard]]:
     """The built-in placement: large tensors evenly over all servers, a small one where least is held so far."""
-    if length <= options.bigarray_bound or len(held) == 1:
-        return [Shard(min(range(len(held)), key=held.__getitem__), 0, length)]
-    bounds = [length * i // len(held) for i in range(len(held) + 1)]
+    loads, found = list(held), []
+    for tensor in tensors:
+        found.append(_place_one(options.bigarray_bound, tensor, loads))
+        for shard in found[-1]:
+            loads[shard.server] += tensor.bytes * shard.length / max(tensor.length, 1)
+    return found
+
+
+def _place_one(bound: int, tensor: Tensor, loads: Sequence[float]) -> list[Shard]:
+    if tensor.length <= bound or len(loads) == 1:
+        return [Shard(min(range(len(loads)), key=loads.__getitem__), 0, tensor.length)]
+    bounds = [tensor.length * i // len(loads) for i in range(len(loads) + 1)]
     return [Shard(i, start, end - start) for i, (start, end) in enumerate(pairwise(bounds)) if end > start]
 
 
@@ -27,7 +37,10 @@ class Planner:
     """What `_core.Node.set_planner` takes. The authority asks it once a key; an own object for each node."""
 
     def __init__(self, config: Config) -> None:
-        self._held: list[int] = []
+        self._held: list[float] = []
+        self._announced: dict[str, Tensor] = {}
+        self._placed: dict[str, list[Shard]] = {}
+        self._lock = threading.Lock()  # who declares announces; the node's own thread asks
         self.use(config)
 
     def use(self, config: Config) -> None:
@@ -36,21 +49,41 @@ class Planner:
         self._place: Placement = imported(config.topology.placement, "topology")
         self._config = config
 
-    def shards(self, name: str, length: int, num_servers: int) -> list[Shard]:
+    def announce(self, tensors: Sequence[tuple[str, int, str]]) -> None:
+        """(name, length, dtype) of tensors that are about to be declared together."""
+        with self._lock:
+            for name, length, dtype in tensors:
+                if name not in self._placed:
+                    self._announced[name] = self._tensor(name, length, dtype)
+
+    def shards(self, name: str, length: int, num_servers: int, dtype: str = "float32") -> list[Shard]:
         """Raises ConfigError where a placement plugin's shards don't cover the tensor exactly once."""
-        self._held += [0] * (num_servers - len(self._held))
-        found = list(self._place(self._options, name, length, tuple(self._held)))
-        _check_cover(found, name, length, num_servers)
-        for shard in found:
-            self._held[shard.server] += shard.length
-        return found
+        with self._lock:
+            if name in self._announced:
+                self._place_all(list(self._announced.values()), num_servers)
+                self._announced.clear()
+            elif name not in self._placed:
+                self._place_all([self._tensor(name, length, dtype)], num_servers)
+            return self._placed.pop(name)
 
     def __call__(self, name: str, shape: tuple[int, ...], dtype: str, num_servers: int) -> "_core.Plan":
         from geomx import _core
 
-        found = self.shards(name, math.prod(shape), num_servers)
+        found = self.shards(name, math.prod(shape), num_servers, dtype)
         cut = part_length(self._config, name, math.prod(shape), dtype)
         return _core.Plan([_core.Shard(s.server, s.offset, s.length) for s in found], cut)
+
+    def _tensor(self, name: str, length: int, dtype: str) -> Tensor:
+        return Tensor(name, length, length * self._config.compression.bytes_per_element(name, length, dtype))
+
+    def _place_all(self, tensors: Sequence[Tensor], num_servers: int) -> None:
+        self._held += [0] * (num_servers - len(self._held))
+        found = self._place(self._options, tensors, tuple(self._held))
+        for tensor, shards in zip(tensors, found, strict=True):
+            _check_cover(shards, tensor.name, tensor.length, num_servers)
+            for shard in shards:
+                self._held[shard.server] += tensor.bytes * shard.length / max(tensor.length, 1)
+            self._placed[tensor.name] = list(shards)
 
 
 def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "float32") -> int:

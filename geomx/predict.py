@@ -26,7 +26,7 @@ from geomx import _core, plugins
 from geomx.config import Config, parties
 from geomx.errors import ConfigError, Forbidden
 from geomx.launch.progress import size
-from geomx.plan import part_length, place
+from geomx.plan import Planner, part_length
 
 FRAME = 14  # bytes of a part's header, and its share of its message's
 TIERS, DIRECTIONS = ("wan", "lan"), ("up", "down")
@@ -97,13 +97,15 @@ def _encoded(config: Config, tensors: Tensors, tier: str, direction: str) -> tup
     policy, rng = config.compression.policy(), np.random.default_rng(1)
     total, seconds = 0.0, 0.0
     made: dict[Any, _core.Codec] = {}
+    planner = Planner(config)
+    planner.announce([(name, length, "float32") for name, length in tensors])
     for slot, (name, length) in enumerate(tensors):
         choice = policy.choose(name, length, "float32", tier, direction)
         key = choice.name, tuple(sorted(choice.params.items()))
         if key not in made:
             made[key] = _codec(config, choice, direction)
         codec, values = made[key], rng.standard_normal(length, np.float32)
-        for start, end in _shards(config, name, length, tier):
+        for start, end in _shards(config, planner, name, length, tier):
             began = time.perf_counter()
             parts = codec.encode_parts(values[start:end], part_length(config) or max(1, end - start), slot=slot,
                                        direction=direction)  # fmt: skip
@@ -125,12 +127,12 @@ def _codec(config: Config, choice: Any, direction: str) -> _core.Codec:
     return _core.Codec("identity")
 
 
-def _shards(config: Config, name: str, length: int, tier: str) -> list[tuple[int, int]]:
-    """Begin and end of each server's share of a tensor, by the built-in placement's rule."""
+def _shards(config: Config, planner: Planner, name: str, length: int, tier: str) -> list[tuple[int, int]]:
+    """Begin and end of each server's share of a tensor."""
     servers = config.topology.global_servers if tier == "wan" else 1
-    if servers == 1 or not hasattr(config.topology, "bigarray_bound"):
+    if servers == 1:
         return [(0, length)]
-    return [(s.offset, s.offset + s.length) for s in place(config.topology, name, length, [0] * servers)]
+    return [(s.offset, s.offset + s.length) for s in planner.shards(name, length, servers)]
 
 
 def _wire_s(config: Config, up: float, down: float) -> float:

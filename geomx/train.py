@@ -69,6 +69,7 @@ class Loop:
     scale: float
     eval_every: int
     traced: Sequence[int] = ()  # first and last step that a timeline wants
+    overlap: str = "all"  # "backward": a pass begins when all weights are there; "none": rounds begin after it too
     rounds: int = 0
     samples: int = 0
     loss: float = 0.0
@@ -77,29 +78,64 @@ class Loop:
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
+        self._rounds: dict[int, Callable[[], None]] = {}  # layer -> what waits for its round, until somebody has
+        self._pushed: set[int] = set()  # in this step
+        self._waited_s = 0.0  # in this step, within the passes
+        self.model.watch.before = self._need
+        if self.overlap != "none":
+            self.model.watch.made = self._push
         self._judges = self.store.global_rank == 0 and self.task.data is not None
 
     def step(self, batch: Batch) -> None:
-        """One batch: gradients, their round, the row about it."""
+        """One batch: gradients, their round, the row about it. A layer's round begins when its gradient is there, and
+        is waited for when the next pass is about to read its weight; where the framework's engine looks after that,
+        only the first layer's is waited for here."""
         began = time.perf_counter()
         model, store = self.model, self.store
+        self._waited_s = 0.0
+        self._pushed.clear()
         model.backward(batch.x, batch.y, self.scale)
-        targets = model.weights if self.on_server else model.gradients
-        store.push_pull(model.names, model.gradients, targets, priority=[-i for i in range(len(model.names))])
-        if not self.on_server:
-            model.update()
+        for layer in reversed(range(len(model.names))):
+            if layer not in self._pushed:
+                self._push(layer)
         self.loss = model.loss()
         model.ready()
+        if self.overlap != "all":
+            self._finish()
         ready = time.perf_counter()
         self.rounds += 1
         self.samples += batch.samples
         computed = max(began, min(store.gradients_ready_at, ready))
         if self.traced and self.traced[0] <= self.rounds <= self.traced[1]:
             self._trace(began, computed, ready)
-        self._tell(batch, compute_s=computed - began, wait_s=ready - computed)
+        self._tell(batch, compute_s=computed - began - self._waited_s, wait_s=ready - computed + self._waited_s)
+
+    def _push(self, layer: int) -> None:
+        model = self.model
+        target = model.weights[layer] if self.on_server else model.gradients[layer]
+        wait = self.store.start_round(model.names[layer], model.gradients[layer], target, priority=-layer)
+        self._pushed.add(layer)
+        if self.store.waits_by_itself and not self.on_server:
+            model.update(layer)
+        self._rounds[layer] = wait
+
+    def _need(self, layer: int) -> None:
+        if (wait := self._rounds.pop(layer, None)) is None:
+            return
+        began = time.perf_counter()
+        wait()
+        if not self.on_server and not self.store.waits_by_itself:
+            self.model.update(layer)
+        self._waited_s += time.perf_counter() - began
+
+    def _finish(self) -> None:
+        """All rounds that have begun are over."""
+        for layer in sorted(self._rounds):
+            self._need(layer)
 
     def end(self) -> dict[str, Any]:
         """The result, after leaving."""
+        self._finish()
         values = self.model.values()
         if self._judges and self.accuracy is None:
             self._evaluate()
@@ -138,6 +174,7 @@ class Loop:
     def _evaluate(self) -> dict[str, float]:
         data = self.task.data
         assert data is not None
+        self._finish()
         self.test_loss, self.accuracy = self.model.evaluate(data.test_x, data.test_y)
         return {"accuracy": self.accuracy, "test_loss": self.test_loss}
 

@@ -1,6 +1,8 @@
 // Aggregator: see aggregator.h.
 #include "aggregator.h"
 
+#include <algorithm>
+
 #include "identity_codec.h"
 #include "stopwatch.h"
 #include "sums.h"
@@ -97,7 +99,11 @@ void Aggregator::refuse_overlap(const Frame& frame, const Line& line) {
 }
 
 void Aggregator::add_in(const Key& key, Line& line, const Frame& frame) {
-  if (line.in.empty()) line.since_us = side_.reactor.now_us();
+  if (line.in.empty()) {
+    line.since_us = side_.reactor.now_us();
+    line.priority = frame.priority;
+  }
+  line.priority = std::max(line.priority, frame.priority);
   if (sync_.is_deterministic)
     line.held[frame.contributors.ranks().front()] = frame.body;
   else if (!add_bytes(key, line, frame))
@@ -280,7 +286,7 @@ void Aggregator::finish(uint32_t index, uint32_t part, uint32_t line_index, Byte
     if (sync_.is_mixed) p.value = to_raw(key.spec.dtype, value);
   }
   std::vector<Encoded> ready;
-  lane_.offer(index, part, round, std::move(value), 0, &ready, line_index);
+  lane_.offer(index, part, round, std::move(value), p.lines[line_index].priority, &ready, line_index);
   for (const Encoded& encoded : ready) answer(index, encoded.part, line_index, encoded);
 }
 
@@ -338,6 +344,7 @@ Encoded Aggregator::whole_value(const Key& key, uint32_t part, uint32_t line, bo
   Encoded out;
   out.bytes = p.value;
   out.codec = p.codec;
+  out.rank = side_.policies.scheduler->rank(key.view(part, 0, side_.tier, Direction::down), 0);
   if (!key.is_delta(side_.tier) || (sync_.is_mixed && !is_member)) return out;
   const Bytes& base = lane_.base(key.spec.index, part, line);
   if (base.empty()) return out;
@@ -353,6 +360,7 @@ void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, Nod
   frame.codec = encoded.codec;
   frame.body = encoded.bytes;
   frame.forward = forward;
+  if (!forward.empty()) frame.priority = encoded.priority;  // for whoever passes it on
   if (frame.round == 0) frame.flags |= kInit;
   if (line.last_in == expected(key.spec.index, uint32_t(&line - p.lines.data()), frame.round))
     frame.flags |= kEveryone;

@@ -281,6 +281,7 @@ class PyNode {
   }
   void init(const std::vector<std::string>& names, nb::sequence arrays, double timeout_s) {
     auto tensors = tensors_of(names, arrays, {}, false);
+    announce(tensors);
     call(call_text("init", names), timeout_s,
          [tensors = std::move(tensors)](Node& node, const TicketPtr& ticket) { node.worker()->init(tensors, ticket); });
   }
@@ -518,6 +519,16 @@ class PyNode {
     return found == hooks_.end() ? nb::object() : found->second;
   }
 
+  // The planner may see a whole list before it is asked about each tensor.
+  void announce(const std::vector<Tensor>& tensors) {
+    nb::object function = hook("plan");
+    if (!function.is_valid() || !nb::hasattr(function, "announce")) return;
+    nb::list told;
+    for (const Tensor& tensor : tensors)
+      told.append(nb::make_tuple(tensor.name, tensor.length(), dtype_word(tensor.dtype)));
+    function.attr("announce")(told);
+  }
+
   void install_hooks() {
     Hooks& hooks = handle_->hooks();
     hooks.plan = [this](const KeySpec& tensor, uint32_t num_servers, Plan* plan) {
@@ -591,6 +602,20 @@ class PyNode {
         choice->name = nb::cast<std::string>(made.attr("name"));
         choice->params = params_of(made.attr("params"));
       });
+    };
+    hooks.scheduler = [this](Tier tier, SchedulerChoice* choice) {
+      return guarded("the scheduler", [&] {
+        nb::object function = hook("scheduler");
+        if (!function.is_valid()) return;
+        nb::object credit = function(tier_word(tier));
+        if (credit.is_none()) return;
+        choice->is_ranked = true;
+        choice->credit_bytes = nb::cast<uint64_t>(credit);
+      });
+    };
+    hooks.rank = [this](const std::string& name, uint32_t order, uint64_t length, Tier tier, int32_t* rank) {
+      return guarded("the scheduler",
+                     [&] { *rank = nb::cast<int32_t>(hook("rank")(name, order, length, tier_word(tier))); });
     };
     hooks.log = [this](int level, const std::string& line) {
       (void)guarded("log", [&] {
@@ -984,6 +1009,13 @@ NB_MODULE(_core, m) {
       .def("on_log", [](PyNode& self, nb::object f) { self.set_hook("log", f); })
       .def("set_updater", [](PyNode& self, nb::object f) { self.set_hook("updater", f); })
       .def("set_transport", [](PyNode& self, nb::object f) { self.set_hook("transport", f); })
+      .def(
+          "set_scheduler",
+          [](PyNode& self, nb::object credit, nb::object rank) {
+            self.set_hook("scheduler", credit);
+            self.set_hook("rank", rank);
+          },
+          "credit_bytes"_a, "rank"_a)
       .def("shape_wan", &PyNode::shape_wan, "shape"_a)
       .def("load_plugin", &PyNode::load_plugin)
       .def("add_codec", &PyNode::add_codec)

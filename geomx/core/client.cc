@@ -54,6 +54,7 @@ void Client::send(const Encoded& encoded) {
   Frame frame(FrameKind::push, encoded.key, encoded.part, encoded.round);
   frame.codec = encoded.codec;
   frame.contributors = MemberSet::of(side_.contributor);
+  frame.priority = encoded.priority;
   frame.body = encoded.bytes;
   if (encoded.service.is_droppable) frame.flags |= kDroppable;
   const uint32_t to = side_.server_of(*side_.keys.find(encoded.key), encoded.part);
@@ -128,7 +129,9 @@ void Client::send_initial(uint32_t key, uint32_t part, Bytes raw) {
   frame.flags |= kInit;
   frame.codec = kRawWireId;
   frame.body = std::move(raw);
-  side_.link.send_ranked(server(side_.server_of(*side_.keys.find(key), part)), std::move(frame), 0, 0);
+  const Key& found = *side_.keys.find(key);
+  const int64_t rank = side_.policies.scheduler->rank(found.view(part, 0, side_.tier, Direction::up), 0);
+  side_.link.send_ranked(server(side_.server_of(found, part)), std::move(frame), rank, 0);
 }
 
 void Client::take_value(Frame frame) {

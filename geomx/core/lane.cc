@@ -182,6 +182,7 @@ bool Lane::encode(const Key& key, Line& line, uint32_t part, uint32_t round, con
   encoded.part = part;
   encoded.round = round;
   encoded.rank = side_.policies.scheduler->rank(view, priority);
+  if (side_.policies.scheduler->spreads_priorities()) encoded.priority = priority;
   out->push_back(std::move(encoded));
   return true;
 }

@@ -23,6 +23,7 @@ struct Encoded {
   uint32_t codec = 0;
   PartClass service;
   int64_t rank = 0;
+  int32_t priority = 0;  // that travels with it
 };
 
 class Lane {

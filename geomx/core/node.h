@@ -48,6 +48,12 @@ struct TransportChoice {
   Params params;
 };
 
+// Not ranked: parts leave as pushes ask.
+struct SchedulerChoice {
+  bool is_ranked = false;
+  uint64_t credit_bytes = 0;
+};
+
 // What a node asks of whoever configures it; called in its turns.
 struct Hooks {
   Worker::Planner plan;
@@ -55,6 +61,9 @@ struct Hooks {
   std::function<Status(const std::string& value, std::unique_ptr<Updater>*)> make_updater;  // null: no server optimizer
   std::function<Status(const Settings&, SyncPolicy*)> sync;
   std::function<Status(TransportChoice*)> transport;  // between parties
+  std::function<Status(Tier, SchedulerChoice*)> scheduler;
+  // Of a key's parts among those with the same priority; order: of declaration.
+  std::function<Status(const std::string& name, uint32_t order, uint64_t length, Tier, int32_t*)> rank;
   std::function<void(const std::string& what, const std::string& value)> on_configured;
   std::function<void(int level, const std::string& line)> log = [](int, const std::string&) {};
   // The deployment is up, or this node was not let in.
@@ -138,6 +147,7 @@ class Node {
   void on_ready(const Agreement& agreement);
   Agreement agree() const;
   void make_side(End& end);
+  Status make_scheduler_policy(End& end);
   Status make_transport_policy(End& end);
   void take_report(const End& end, NodeId from, const Frame& frame);
   void make_directory();

@@ -27,9 +27,26 @@ void Node::make_side(End& end) {
   end.side.reset(new Side{reactor_, *end.link, keys_, end.policies, counters_, end.tier, roster.self,
                           uint32_t(roster.servers.size()), num_members, contributor,
                           [this](const std::string& why) { fail(name_ + ": " + why); }, &trace_});
+  if (Status status = make_scheduler_policy(end); !status.ok()) fail(name_ + ": " + status.message());
   end.link->set_credit(end.policies.scheduler->credit_bytes());
   if (end.tier != Tier::wan) return;
   if (Status status = make_transport_policy(end); !status.ok()) fail(name_ + ": " + status.message());
+}
+
+Status Node::make_scheduler_policy(End& end) {
+  SchedulerChoice choice;
+  Status status;
+  if (hooks_.scheduler) status = hooks_.scheduler(end.tier, &choice);
+  if (!status.ok() || !choice.is_ranked) return status;
+  const auto rank_of = [this, tier = end.tier](uint32_t index) {
+    const KeySpec& key = keys_.find(index)->spec;
+    int32_t rank = 0;
+    if (Status asked = hooks_.rank(key.name, index, key.length(), tier, &rank); !asked.ok())
+      fail(name_ + ": key \"" + key.name + "\": " + asked.message());
+    return rank;
+  };
+  end.policies.scheduler = std::make_unique<KeyedScheduler>(choice.credit_bytes, rank_of);
+  return {};
 }
 
 Status Node::make_transport_policy(End& end) {

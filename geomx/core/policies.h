@@ -2,8 +2,11 @@
 // class of service a part gets (transport), who is the next hop (overlay). The defaults are the plain ones: in order,
 // without limit, reliable, straight to the server.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "codec.h"
@@ -17,8 +20,30 @@ class SchedulerPolicy {
   virtual ~SchedulerPolicy() = default;
   // Larger goes first; equal ranks leave in order. `priority` is what the caller of push asked for.
   virtual int64_t rank(const PartView&, int priority) const { return priority; }
+  // Does what a push asked for count on all ways that its parts go? Then it travels with them.
+  virtual bool spreads_priorities() const { return false; }
   // Bytes that may be in flight to a peer; one message always may.
   virtual uint64_t credit_bytes() const { return uint64_t(64) << 20; }
+};
+
+// Parts whose pushes asked for the same priority leave by what `rank_of` says about their keys. It is asked once a key.
+class KeyedScheduler : public SchedulerPolicy {
+ public:
+  using RankOf = std::function<int32_t(uint32_t key)>;
+  KeyedScheduler(uint64_t credit_bytes, RankOf rank_of) : credit_bytes_(credit_bytes), rank_of_(std::move(rank_of)) {}
+  int64_t rank(const PartView& part, int priority) const override {
+    auto known = ranks_.find(part.key);
+    if (known == ranks_.end()) known = ranks_.emplace(part.key, std::clamp(rank_of_(part.key), -kMost, kMost)).first;
+    return int64_t(priority) * (int64_t(1) << 31) + known->second;
+  }
+  bool spreads_priorities() const override { return true; }
+  uint64_t credit_bytes() const override { return credit_bytes_; }
+
+ private:
+  static constexpr int32_t kMost = int32_t(1) << 30;
+  uint64_t credit_bytes_;
+  RankOf rank_of_;
+  mutable std::unordered_map<uint32_t, int32_t> ranks_;
 };
 
 struct PartClass {

@@ -8,7 +8,8 @@ void Relay::contribute(Frame own, int64_t rank, uint8_t channel) { merge(std::mo
 void Relay::take(Frame frame) {
   const Key* key = side_.keys.find(frame.key);
   if (key == nullptr || frame.part >= key->parts.size() || frame.contributors.empty()) return;
-  const int64_t rank = side_.policies.scheduler->rank(key->view(frame.part, frame.round, side_.tier, Direction::up), 0);
+  const PartView view = key->view(frame.part, frame.round, side_.tier, Direction::up);
+  const int64_t rank = side_.policies.scheduler->rank(view, frame.priority);
   merge(std::move(frame), rank, 0);
 }
 
@@ -32,6 +33,7 @@ void Relay::merge(Frame frame, int64_t rank, uint8_t channel) {
   }
   p.have = p.have | frame.contributors;
   p.rank = rank;
+  p.priority = frame.priority;
   p.codec = frame.codec;
   p.is_droppable = p.is_droppable && frame.has(kDroppable);
   if (!p.is_droppable) p.channel = 0;
@@ -63,6 +65,7 @@ void Relay::hand_on(Id id, Pending& p, NodeId to) {
   Frame frame(FrameKind::push, index, part, p.round);
   frame.codec = p.codec;
   frame.contributors = p.have;
+  frame.priority = p.priority;
   if (p.is_droppable) frame.flags |= kDroppable;
   if (p.bytes.size() == 1) {
     frame.body = std::move(p.bytes[0]);
@@ -89,8 +92,10 @@ void Relay::pass_on(const Frame& value) {
   next.flags &= uint8_t(~kForward);
   // The central party is behind the server that has the part.
   const bool is_central = first >= side_.num_members;
-  const NodeId to = is_central ? server(side_.server_of(*side_.keys.find(value.key), value.part)) : member(first);
-  side_.link.send_ranked(to, std::move(next), 0, 0);
+  const Key& key = *side_.keys.find(value.key);
+  const NodeId to = is_central ? server(side_.server_of(key, value.part)) : member(first);
+  const PartView view = key.view(value.part, value.round, side_.tier, Direction::down);
+  side_.link.send_ranked(to, std::move(next), side_.policies.scheduler->rank(view, value.priority), 0);
 }
 
 void Relay::forget(uint32_t key, uint32_t part, uint32_t round) {

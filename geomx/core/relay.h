@@ -31,6 +31,7 @@ class Relay {
     uint32_t codec = 0;
     uint64_t since_us = 0;
     int64_t rank = 0;
+    int32_t priority = 0;
     uint8_t channel = 0;
     bool is_droppable = true;
     TimerId timer = 0;

@@ -10,17 +10,22 @@ size_t varint_size(uint64_t v) {
   return size;
 }
 
+uint32_t zigzag(int32_t v) { return uint32_t(v) << 1 ^ uint32_t(v >> 31); }
+int32_t unzigzag(uint32_t v) { return int32_t(v >> 1 ^ (~(v & 1) + 1)); }
+
 void write_frame(Writer& out, Frame& frame, std::vector<Bytes>* attachments) {
   const bool attach = frame.body.size() > kInlineBytes;
-  uint8_t flags = frame.flags & uint8_t(~(kAttached | kHasCodec | kHasContributors | kForward));
+  uint8_t flags = frame.flags & uint8_t(~(kAttached | kHasCodec | kHasContributors | kForward | kHasPriority));
   if (attach) flags |= kAttached;
   if (frame.codec != 0) flags |= kHasCodec;
   if (!frame.contributors.empty()) flags |= kHasContributors;
   if (!frame.forward.empty()) flags |= kForward;
+  if (frame.priority != 0) flags |= kHasPriority;
   out.u8(uint8_t(frame.kind)).u8(flags).varint(frame.key).varint(frame.part).varint(frame.round);
   if (flags & kHasCodec) out.u32(frame.codec);
   if (flags & kHasContributors) out.members(frame.contributors);
   if (flags & kForward) out.members(frame.forward);
+  if (flags & kHasPriority) out.varint(zigzag(frame.priority));
   out.varint(frame.body.size());
   if (attach)
     attachments->push_back(std::move(frame.body));
@@ -40,6 +45,7 @@ Status read_frame(Reader& in, const Message& message, size_t* next_attachment, F
   if (frame->flags & kHasCodec) frame->codec = in.u32();
   if (frame->flags & kHasContributors) frame->contributors = in.members();
   if (frame->flags & kForward) frame->forward = in.members();
+  if (frame->flags & kHasPriority) frame->priority = unzigzag(in.varint32());
   const uint64_t size = in.varint();
   if (!in.ok()) return malformed("a frame ends early");
   if (kind < uint8_t(FrameKind::ack) || kind > uint8_t(FrameKind::last))
@@ -183,6 +189,7 @@ size_t frame_overhead(const Frame& frame) {
                 varint_size(frame.body.size()) + (frame.codec ? 4 : 0);
   for (const MemberSet* set : {&frame.contributors, &frame.forward})
     if (!set->empty()) size += Writer().members(*set).size();
+  if (frame.priority != 0) size += varint_size(zigzag(frame.priority));
   return size;
 }
 

@@ -3,7 +3,8 @@
 //
 //   head    = magic "GX" | version u8 | flags u8 | from varint | id varint | num_frames varint | frame*
 //   frame   = kind u8 | flags u8 | key varint | part varint | round varint
-//             | [codec u32] | [contributors] | [forward] | size varint | [bytes, unless attached]
+//             | [codec u32] | [contributors] | [forward] | [priority varint, zigzag] | size varint
+//             | [bytes, unless attached]
 //   set     = words varint | varint each
 //
 // Little-endian. Parsing is validation: every length and count is checked before use, and a message that isn't
@@ -85,6 +86,7 @@ enum FrameFlag : uint8_t {
   kInit = 16,      // carries, answers or asks for an initial value: counted apart
   kForward = 32,   // value: pass it on to the members in `forward`
   kEveryone = 64,  // value: whoever was expected is in it; `contributors` is left out
+  kHasPriority = 128,
 };
 
 struct Frame {
@@ -92,6 +94,7 @@ struct Frame {
   uint8_t flags = 0;
   uint32_t key = 0, part = 0, round = 0;
   uint32_t codec = 0;
+  int32_t priority = 0;  // that its push asked for, where schedulers rank by it
   MemberSet contributors, forward;
   Bytes body;
 

@@ -4,7 +4,7 @@
 framework.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,19 @@ from geomx.spec import NodeSpec
 from geomx.tasks import Task
 
 
+def ignore(layer: int) -> None:
+    pass
+
+
+class Watch:
+    """Who wants to know where a model is in its passes: `before(i)` is called when a pass is about to read weight i,
+    `made(i)` when gradient i is there and weight i is not needed any more in this pass. Models whose framework keeps
+    track of who reads and writes an array call neither."""
+
+    before: Callable[[int], None] = staticmethod(ignore)
+    made: Callable[[int], None] = staticmethod(ignore)
+
+
 class Model(Protocol):
     """Weights and gradients are the framework's own arrays, in the order in which layers run, and stay the same
     objects; values change in place. Calls may return before their work is done, as the framework does it."""
@@ -22,12 +35,13 @@ class Model(Protocol):
     names: list[str]
     weights: Sequence[Any]
     gradients: Sequence[Any]
+    watch: Watch
 
     def backward(self, x: Any, y: Any, scale: float) -> None:
         """Gradients of the mean loss over the batch, times `scale`."""
 
-    def update(self) -> None:
-        """The worker's own optimizer: weights from what `gradients` holds now."""
+    def update(self, layer: int | None = None) -> None:
+        """The worker's own optimizer: weights (or this one) from what `gradients` holds now."""
 
     def loss(self) -> float:
         """Mean loss of the last batch. Waits for the forward pass."""

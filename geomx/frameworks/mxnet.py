@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomx.errors import ConfigError
+from geomx.frameworks import Watch
 from geomx.frameworks.numpy_text import HIDDEN_UNITS, SYMBOL_UNITS
 from geomx.kv import Store
 from geomx.mxnet import MxStore, mx
@@ -48,11 +49,12 @@ class _Arrays:
     gradients: list[Any]
 
     def __init__(self, updater: Any) -> None:
+        self.watch = Watch()
         self._updater = updater
 
-    def update(self) -> None:
-        for i, (weight, gradient) in enumerate(zip(self.weights, self.gradients, strict=True)):
-            self._updater(i, gradient, weight)
+    def update(self, layer: int | None = None) -> None:
+        for i in range(len(self.names)) if layer is None else [layer]:
+            self._updater(i, self.gradients[i], self.weights[i])
 
     def ready(self) -> None:
         first = self.gradients[0] if self._updater else self.weights[0]
@@ -112,17 +114,17 @@ class Tensors(_Arrays):
         self.names = [name for name, _ in task.tensors]
         self.weights = [mx.nd.zeros(shape, ctx=context) for _, shape in task.tensors]
         self.gradients = [mx.nd.array(rng.standard_normal(shape, np.float32), ctx=context) for _, shape in task.tensors]
-        self._compute_s = task.compute_s
+        self._layer_s = task.compute_s / len(self.names)
 
     def backward(self, x: Any, y: Any, scale: float) -> None:
-        waited = self.gradients if self._updater else self.weights
-        for array in waited:
-            array.wait_to_read()
-            time.sleep(self._compute_s / 3 / len(waited))
-        time.sleep(self._compute_s * 2 / 3)
-        if self._updater:  # gradients hold the last round's sums, which must not grow
-            for gradient in self.gradients:
-                gradient *= scale
+        for layer in range(len(self.names)):
+            self.watch.before(layer)
+            time.sleep(self._layer_s / 3)
+        for layer in reversed(range(len(self.names))):
+            time.sleep(self._layer_s * 2 / 3)
+            if self._updater:  # gradients hold the last round's sums, which must not grow
+                self.gradients[layer] *= scale
+            self.watch.made(layer)
 
     def loss(self) -> float:
         return 0.0

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geomx.errors import ConfigError
+from geomx.frameworks import Watch
 from geomx.kv import Store
 from geomx.spec import NodeSpec
 from geomx.tasks import SEED_HIDDEN, Data, Task
@@ -57,6 +58,7 @@ class Mlp:
             np.zeros(data.num_classes, np.float32),
         ]
         self.gradients = [np.zeros_like(w) for w in self.weights]
+        self.watch = Watch()
         self._step = step
         self._loss = 0.0
 
@@ -67,10 +69,11 @@ class Mlp:
         error[np.arange(len(y)), y] -= 1
         error *= np.float32(scale / len(y))
         self._backward(x, flat, hidden, error)
+        for layer in reversed(range(len(self.names) - 2)):
+            self.watch.made(layer)
 
-    def update(self) -> None:
-        for i, (weight, gradient) in enumerate(zip(self.weights, self.gradients, strict=True)):
-            self._step(i, weight, gradient)
+    def update(self, layer: int | None = None) -> None:
+        _update(self, self._step, layer)
 
     def loss(self) -> float:
         return self._loss
@@ -93,8 +96,13 @@ class Mlp:
     def _forward(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """(first layer's inputs, its outputs, logits), a row for each sample."""
         w0, b0, w1, b1 = self.weights[-4:]
+        top = len(self.names) - 2
+        for layer in range(top):
+            self.watch.before(layer)
         flat = self._inputs(x)
         hidden = np.maximum(flat @ w0.T + b0, 0)
+        for layer in (top, top + 1):
+            self.watch.before(layer)
         return flat, hidden, hidden @ w1.T + b1
 
     def _inputs(self, x: Any) -> Floats:
@@ -104,33 +112,40 @@ class Mlp:
     def _backward(self, x: Any, flat: Floats, hidden: Floats, error: Floats) -> Floats:
         """Gradients of the two layers from that of the logits; returns that of the first layer's outputs."""
         behind: Floats = np.where(hidden > 0, error @ self.weights[-2], np.float32(0))
-        for gradient, value in zip(self.gradients[-4:],
-                                   (behind.T @ flat, behind.sum(0), error.T @ hidden, error.sum(0)),
-                                   strict=True):  # fmt: skip
-            gradient[...] = value
+        self.gradients[-2][...] = error.T @ hidden
+        self.gradients[-1][...] = error.sum(0)
+        for layer in (len(self.names) - 1, len(self.names) - 2):
+            self.watch.made(layer)
+        self.gradients[-4][...] = behind.T @ flat
+        self.gradients[-3][...] = behind.sum(0)
         return behind
 
 
 class Tensors:
-    """The tensors of a task without data: random gradients, a stated time to compute them, no loss."""
+    """The tensors of a task without data: random gradients, no loss. Computing is waiting: a third of the stated time
+    forward, layer by layer as their weights come in, the rest backward."""
 
     def __init__(self, task: Task, seed: int, step: Step) -> None:
         rng = np.random.default_rng(seed)
         self.names = [name for name, _ in task.tensors]
         self.weights = [np.zeros(shape, np.float32) for _, shape in task.tensors]
         self.gradients = [rng.standard_normal(shape, np.float32) for _, shape in task.tensors]
-        self._compute_s = task.compute_s
+        self.watch = Watch()
+        self._layer_s = task.compute_s / len(self.names)
         self._step = step
 
     def backward(self, x: Any, y: Any, scale: float) -> None:
-        time.sleep(self._compute_s)
-        if self._step is not _no_step:  # gradients hold the last round's sums, which must not grow
-            for gradient in self.gradients:
-                gradient *= np.float32(scale)
+        for layer in range(len(self.names)):
+            self.watch.before(layer)
+            time.sleep(self._layer_s / 3)
+        for layer in reversed(range(len(self.names))):
+            time.sleep(self._layer_s * 2 / 3)
+            if self._step is not _no_step:  # gradients hold the last round's sums, which must not grow
+                self.gradients[layer] *= np.float32(scale)
+            self.watch.made(layer)
 
-    def update(self) -> None:
-        for i, (weight, gradient) in enumerate(zip(self.weights, self.gradients, strict=True)):
-            self._step(i, weight, gradient)
+    def update(self, layer: int | None = None) -> None:
+        _update(self, self._step, layer)
 
     def loss(self) -> float:
         return 0.0
@@ -143,6 +158,11 @@ class Tensors:
 
     def values(self) -> list[Floats]:
         return self.weights
+
+
+def _update(model: "Mlp | Tensors", step: Step, layer: int | None) -> None:
+    for i in range(len(model.names)) if layer is None else [layer]:
+        step(i, model.weights[i], model.gradients[i])
 
 
 def local_optimizer(given: Mapping[str, Any]) -> Step:

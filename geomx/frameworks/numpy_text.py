@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from geomx.frameworks import Watch
 from geomx.frameworks.numpy import Floats, Mlp, Step, drawn
 from geomx.tasks import Data
 
@@ -29,6 +30,7 @@ class NextSymbol(Mlp):
             np.zeros(data.num_classes, np.float32),
         ]
         self.gradients = [np.zeros_like(w) for w in self.weights]
+        self.watch = Watch()
         self._step = step
         self._loss = 0.0
 

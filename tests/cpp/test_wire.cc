@@ -37,6 +37,7 @@ Frame full_push() {
   frame.codec = fourcc('R', 'A', 'W', ' ');
   frame.contributors = MemberSet::of(1);
   frame.contributors.insert(66);
+  frame.priority = -3;
   frame.body = Bytes::copy("abcd");
   return frame;
 }
@@ -80,7 +81,7 @@ TEST_CASE("a message's bytes are these") {
   CHECK(packed({member(1).packed(), 300}, {}) == "47 58 01 00 06 ac 02 00");
   CHECK(packed({kNobody, 0}, {Frame(FrameKind::heartbeat)}) == "47 58 01 00 ff ff ff ff 0f 00 01 07 00 00 00 00 00");
   CHECK(packed({server(2).packed(), 1}, {full_push()}) ==
-        "47 58 01 00 09 01 01 15 0e ac 02 02 05 52 41 57 20 02 02 04 04 61 62 63 64");
+        "47 58 01 00 09 01 01 15 8e ac 02 02 05 52 41 57 20 02 02 04 05 04 61 62 63 64");
   CHECK(packed({server(0).packed(), 0}, {full_value()}) ==
         "47 58 01 00 01 00 01 17 62 01 00 81 01 46 50 31 36 01 08 02 78 79");
 }
@@ -120,9 +121,11 @@ TEST_CASE("what was packed is parsed again, field by field") {
   CHECK(frames[0].has(kDroppable));
   CHECK(frames[0].codec == fourcc('R', 'A', 'W', ' '));
   CHECK(frames[0].contributors.ranks() == std::vector<uint32_t>{1, 66});
+  CHECK(frames[0].priority == -3);
   CHECK(frames[0].body.text() == "abcd");
   CHECK(frames[1].body.data() == large.body.data());
   CHECK(frames[2].has(kEveryone));
+  CHECK(frames[2].priority == 0);
   CHECK(frames[2].contributors.empty());
   CHECK(frames[2].forward == MemberSet::of(3));
 }

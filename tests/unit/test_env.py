@@ -95,6 +95,7 @@ def test_a_bad_value_is_refused_by_name(environ, changes, sentence):
           "transport.k_min": "0.2", "transport.block_bytes": "4096"}),
         ({"ENABLE_DGT": "1"}, {"transport": '{"name":"dgt"}', "transport.mode": "udp"}),
         ({"ENABLE_P3": "1"}, {"scheduler.p3": "true"}),
+        ({"DMLC_NUM_GLOBAL_SERVER": "3"}, {"placement.name": "multigps"}),
         ({"ENABLE_INTER_TS": "1", "MAX_GREED_RATE_TS": "0.9"},
          {"scheduler.tsengine": "true", "scheduler.tsengine.inter": "true", "scheduler.tsengine.greed": "0.9"}),
         ({"MXNET_KVSTORE_USE_HFA": "1", "MXNET_KVSTORE_HFA_K1": "20"}, {"sync": '{"name":"hfa"}', "sync.k1": "20"}),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from geomx.api import Shard
+from geomx.api import Shard, Tensor
 from geomx.config import load
 from geomx.errors import ConfigError
 from geomx.plan import Planner, part_length, place
@@ -61,14 +61,27 @@ def test_parts_come_from_the_scheduler():
 )
 def test_a_placement_that_does_not_cover_is_refused(shards):
     made = planner()
-    made._place = lambda options, name, length, held: shards
+    made._place = lambda options, tensors, held: [shards]
     with pytest.raises(ConfigError, match="the shards of w must cover its 10 elements once"):
         made.shards("w", 10, 2)
 
 
 def test_place_takes_a_tuple_of_loads():
     options = load({}).topology
-    assert place(options, "w", 3, (5, 2, 2)) == [Shard(1, 0, 3)]
+    assert place(options, [Tensor("w", 3, 12.0)], (5, 2, 2)) == [[Shard(1, 0, 3)]]
+
+
+def test_a_list_is_placed_at_once_and_others_one_by_one():
+    asked = []
+    made = planner()
+    made._place = lambda options, tensors, held: (
+        asked.append([t.name for t in tensors]) or place(options, tensors, held)
+    )
+    made.announce([("a", 5, "float32"), ("b", 7, "float32")])
+    assert made.shards("a", 5, 2) == [Shard(0, 0, 5)]
+    assert made.shards("c", 1, 2) == [Shard(0, 0, 1)]
+    assert made.shards("b", 7, 2) == [Shard(1, 0, 7)]
+    assert asked == [["a", "b"], ["c"]]
 
 
 @pytest.mark.parametrize(

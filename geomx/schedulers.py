@@ -1,0 +1,50 @@
+"""What leaves first, and how much may be on its way: the bridge from a scheduler plugin to the core's policy.
+
+Touched by the main thread before start() and by the node's own thread afterwards.
+"""
+
+from geomx.api import Line, Scheduler
+from geomx.config import CENTRAL, Config
+from geomx.errors import ConfigError
+from geomx.spec import NodeSpec
+from geomx.wan.plan import Wan, resolve
+
+MOST_RANK = 2**30
+
+
+class Schedulers:
+    """The scheduler of one node: starts as the config says, changes when the run's settings do."""
+
+    def __init__(self, config: Config, spec: NodeSpec) -> None:
+        self._party = spec.party
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        self._config = config
+        found = (options for options in config.scheduler.values() if isinstance(options, Scheduler))
+        self._options: Scheduler | None = next(found, None)
+
+    def credit_bytes(self, tier: str) -> int | None:
+        """Asked by the core, once all settings are known. None: parts leave as pushes ask."""
+        if self._options is None:
+            return None
+        line = _line(resolve(self._config.network, self._config.topology), self._party) if tier == "wan" else Line()
+        return max(1, int(self._options.credit_bytes(tier, line)))
+
+    def rank(self, name: str, order: int, length: int, tier: str) -> int:
+        """Raises ConfigError for a rank that is out of bounds."""
+        assert self._options is not None
+        found = int(self._options.rank(name, order, length, tier))
+        if not -MOST_RANK <= found <= MOST_RANK:
+            raise ConfigError(f"scheduler: rank {found} given for {name}, allowed is -2**30 to 2**30")
+        return found
+
+
+def _line(wan: Wan, party: str) -> Line:
+    """Of a party's node to the central party, or of a server of the central one to the parties, as emulated."""
+    if party not in wan.parties:
+        return Line()
+    others = [p for p in wan.parties if p != CENTRAL] if party == CENTRAL else [CENTRAL]
+    rate = max(wan.rate(party, other) for other in others)
+    delay_us = max(wan.path(party, other).delay_us + wan.path(other, party).delay_us for other in others)
+    return Line(rate, delay_us / 1e6)
