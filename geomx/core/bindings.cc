@@ -1013,8 +1013,7 @@ NB_MODULE(_core, m) {
           nb::kw_only(), "role"_a, "party"_a = "", "party_rank"_a = -1, "rank"_a = -1, "is_master"_a = false,
           "central_trains"_a = false, "is_central"_a = false, "lan"_a = nb::none(), "wan"_a = nb::none(), "host"_a = "",
           "port"_a = 0, "token"_a = "", "settings"_a = std::map<std::string, std::string>(), "join_s"_a = 60.0,
-          "wait_s"_a = 600.0, "death_s"_a = 12.0, "slow_s"_a = 10.0, "local"_a = true,
-          "reachable"_a = true)
+          "wait_s"_a = 600.0, "death_s"_a = 12.0, "slow_s"_a = 10.0, "local"_a = true, "reachable"_a = true)
       .def("set_planner", [](PyNode& self, nb::object f) { self.set_hook("plan", f); })
       .def("set_policy", [](PyNode& self, nb::object f) { self.set_hook("choose", f); })
       .def("on_configure", [](PyNode& self, nb::object f) { self.set_hook("on_configure", f); })
