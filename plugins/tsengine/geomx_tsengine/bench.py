@@ -8,6 +8,7 @@ control       share of the members' and the server's bytes between parties that 
 """
 
 import dataclasses
+import logging
 import statistics
 import tempfile
 import time
@@ -25,6 +26,7 @@ MBIT = [40.0, 63.0, 86.0, 109.0, 131.0, 154.0, 177.0, 200.0]
 SERVER_MBIT = 40.0
 PART = 10_000
 Figures = dict[str, float]
+log = logging.getLogger(__name__)
 
 
 def run(quick: bool) -> dict[str, Case]:
@@ -78,6 +80,7 @@ def _rounds(cluster: LocalCluster, elements: int, rounds: int) -> Figures:
 
     by_worker = cluster.run(work)
     slowest = [max(times) for times in zip(*by_worker, strict=True)]
+    log.info("seconds of rounds: %s", " ".join(f"{s:.2f}" for s in slowest))
     after = _counted(cluster)
     delta = {name: {what: after[name][what] - before[name][what] for what in after[name]} for name in after}
     root = delta["root"]

@@ -64,7 +64,6 @@ Matchmaker::Open& Matchmaker::open(PartId part, uint32_t round, uint64_t bytes, 
     use(up_[m], double(bytes), now_s);
     use(down_[m], double(bytes), now_s);
   }
-  use(root_up_, double(bytes), now_s);
   return found;
 }
 
@@ -170,9 +169,11 @@ std::vector<Step> Matchmaker::route(PartId part, const std::vector<uint32_t>& ow
   std::map<uint32_t, uint32_t>& parents = parents_[part];
   parents.clear();
   for (uint32_t child : members) {
-    // By when its link is done with it, not by when it has the value: other parts fill the time until then.
+    // By when its link is done with it, not by when it has the value: other parts fill the time until then. The server
+    // has to send each part that is still being collected, too.
     const auto free_s = [&](uint32_t parent) {
-      return done(parent == kRoot ? root_up_ : up_[parent], double(bytes), now_s);
+      if (parent != kRoot) return done(up_[parent], double(bytes), now_s);
+      return done(root_up_, double(bytes) * double(1 + collecting_.size()), now_s);
     };
     std::vector<uint32_t> able{kRoot};
     for (uint32_t parent : has)
@@ -182,8 +183,7 @@ std::vector<Step> Matchmaker::route(PartId part, const std::vector<uint32_t>& ow
       if (free_s(other) < free_s(parent)) parent = other;
     if (able.size() > 1 && explores()) parent = able[1 + random_() % (able.size() - 1)];
     has.push_back(child);
-    if (parent != kRoot || !children[kRoot].empty())  // the server's first is on its account already
-      use(parent == kRoot ? root_up_ : up_[parent], double(bytes), now_s);
+    use(parent == kRoot ? root_up_ : up_[parent], double(bytes), now_s);
     children[parent].push_back(child);
     parents[child] = parent;
   }
