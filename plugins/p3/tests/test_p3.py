@@ -112,10 +112,20 @@ def test_opposite_orders_with_a_credit_of_one_part(compression, transport):
 
 def test_credit_follows_the_line():
     line = Line(bytes_per_s=10e6, round_trip_s=0.05)
-    assert P3().credit_bytes("wan", line) == 500_000 + 2 * 160_000
+    assert P3().credit_bytes("wan", line) == 500_000 + 8 * 4 * 7812
     assert P3().credit_bytes("wan", Line()) == 2_000_000
     assert P3(credit_kb=7).credit_bytes("wan", line) == 7_000
     assert P3().credit_bytes("lan", Line()) == 1_000_000
+
+
+def test_short_lines_get_short_parts():
+    line = Line(bytes_per_s=10e6, round_trip_s=0.05)
+    assert P3().part_length(line, 4) == 7812
+    assert P3().part_length(line, 0.06) == 40_000
+    assert P3().part_length(Line(), 4) == P3().part_length(Line(10e6, 0), 4) == 40_000
+    assert P3().part_length(Line(10e6, 1e-4), 4) == 2_000
+    network = {"name": "continental"}
+    assert part_length(load({"scheduler": {"p3": {"part_elements": 9}}, "network": network}), "w", 100, "float32") == 9
 
 
 def test_layers_rank_by_declaration():
