@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from geomx import plugins, summary
 from geomx.api import RunInfo
-from geomx.config import MANY, Config, judge
+from geomx.config import MANY, Config, check_here, judge
 from geomx.errors import ConfigError, RunFailed
 from geomx.launch.job import Job, Outcome
 from geomx.launch.progress import display
@@ -66,6 +66,7 @@ def job(cfg: DictConfig) -> float | None:
 def execute(config: Config, out: Path, told: dict[str, Any], in_sweep: bool = False) -> None:
     """Runs one config in a directory and fills `told`, a summary. Raises RunFailed or ConfigError; whatever happens,
     no process is left and the trackers know how it went."""
+    check_here(config)
     launcher = plugins.target(config.launcher)(config.launcher)
     launcher.configure(config)
     watching = observers(config)

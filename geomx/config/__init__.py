@@ -6,7 +6,7 @@ Imports neither Hydra nor the core, so that every node can afford it. `geomx.app
 
 from geomx.config.root import DEFAULTS, GROUPS, MANY, Config, Sweep, Target, Timeouts
 from geomx.config.topology import CENTRAL, Flat, Hips, Party, Topology, host_of, parties
-from geomx.config.whole import explicit, judge, load, settings
+from geomx.config.whole import check_here, explicit, judge, load, settings
 
 __all__ = [
     "CENTRAL",
@@ -21,6 +21,7 @@ __all__ = [
     "Target",
     "Timeouts",
     "Topology",
+    "check_here",
     "explicit",
     "host_of",
     "judge",

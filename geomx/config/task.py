@@ -1,5 +1,6 @@
 """What is trained: options of the built-in tasks. The code behind them is in geomx.tasks."""
 
+import importlib
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,6 +50,11 @@ class Images(Training):
 
     batch_size: int = option(64, "samples of a step on each worker", at_least=1)
     data_dir: str = option("", "folder with the files; empty: ~/.mxnet/datasets/<name>, MXNet's own place")
+
+    def check_here(self) -> None:
+        """Raises ConfigError where the files are not on this machine."""
+        module = importlib.import_module(getattr(self, "target").partition(":")[0])  # noqa: B009  of the subclasses
+        module.check_here(self)
 
 
 @dataclass

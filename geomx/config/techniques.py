@@ -1,9 +1,12 @@
 """The core's own choices of compression, transport, scheduler and sync: the plainest of each kind."""
 
+import importlib.util
+import json
 from dataclasses import dataclass
 from typing import ClassVar
 
 from geomx.api import CodecChoice, Compression, Policy, Transport
+from geomx.errors import ConfigError
 from geomx.options import option
 
 
@@ -53,6 +56,18 @@ class Optimizer:
     epsilon: float = option(1e-8, "of adam", above=0)
     lamda: float = option(0.04, "of dcasgd: how much of the delay is compensated", at_least=0)
     extra: dict[str, float] = option({}, "parameters of other optimizers by name")
+
+    def check_here(self) -> None:
+        """Raises ConfigError for a name that neither the core nor this machine's MXNet knows."""
+        if self.where == "worker" or self.name.lower() in self.used or not importlib.util.find_spec("mxnet"):
+            return
+        from geomx import updaters
+
+        try:
+            updaters.make(json.dumps({"name": self.name, "learning_rate": self.learning_rate, **self.extra}))
+        except ConfigError as e:
+            raise ConfigError(f"sync.optimizer.name: {e}; without MXNet there are: {', '.join(self.used)}") from None
+
     used: ClassVar[dict[str, tuple[str, ...]]] = {
         "sgd": ("learning_rate", "momentum", "wd"),
         "adam": ("learning_rate", "beta1", "beta2", "epsilon", "wd"),

@@ -44,6 +44,16 @@ def judge(config: Config) -> None:
     _check_trace(config.trace.rounds)
 
 
+def check_here(config: Config) -> None:
+    """Where all nodes run on this machine, what they will need is looked for before any is started: files, an optimizer
+    that MXNet has to make. An option class with `check_here()` says what. Raises ConfigError."""
+    if getattr(config.launcher, "exec_prefix", {}) or config.topology.hosts:
+        return
+    for options in (config.task, config.sync.optimizer):
+        if hasattr(options, "check_here"):
+            options.check_here()
+
+
 def settings(config: Config) -> dict[str, str]:
     """The run's settings as every node is told them; texts as in `geomx.spec`."""
     sync = {k: v for k, v in shared(config.sync).items() if k != "optimizer"}

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from geomx.errors import ConfigError
 from geomx.tasks import Data
 
+CIFAR_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+
 Bytes = NDArray[np.uint8]
 CIFAR_RECORD = 1 + 3 * 32 * 32
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -23,6 +25,14 @@ IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-
 def folder(task: str, options: Any) -> Path:
     """Where the files of a task are expected."""
     return Path(options.data_dir).expanduser() if options.data_dir else Path.home() / ".mxnet" / "datasets" / task
+
+
+def expect(task: str, options: Any, url: str) -> None:
+    """Raises ConfigError saying which file to put where; reads none."""
+    is_cifar = task == "cifar10"
+    where = _cifar_folder(folder(task, options)) if is_cifar else folder(task, options)
+    for name in CIFAR_FILES if is_cifar else IDX_FILES:
+        _find(task, where, name, url)
 
 
 def load_idx(task: str, options: Any, url: str) -> Data:
@@ -34,13 +44,15 @@ def load_idx(task: str, options: Any, url: str) -> Data:
 
 def load_cifar(task: str, options: Any, url: str) -> Data:
     """CIFAR-10. Raises ConfigError saying which file to put where."""
-    where = folder(task, options)
-    if (where / "cifar-10-batches-bin").is_dir():
-        where = where / "cifar-10-batches-bin"
-    train = [_cifar(_find(task, where, f"data_batch_{i}.bin", url)) for i in range(1, 6)]
-    test = _cifar(_find(task, where, "test_batch.bin", url))
+    where = _cifar_folder(folder(task, options))
+    *train, test = (_cifar(_find(task, where, name, url)) for name in CIFAR_FILES)
     images, labels = np.concatenate([x for x, _ in train]), np.concatenate([y for _, y in train])
     return Data(_scaled(images), _labels(labels), _scaled(test[0]), _labels(test[1]), 10)
+
+
+def _cifar_folder(where: Path) -> Path:
+    inner = where / "cifar-10-batches-bin"  # as the archive has it
+    return inner if inner.is_dir() else where
 
 
 def _find(task: str, where: Path, name: str, url: str) -> Path:

@@ -1,12 +1,14 @@
 """Tasks: what data they give, how workers share it, what they say when files are missing."""
 
 import gzip
+import importlib.util
 import math
 
 import numpy as np
 import pytest
 
 from geomx import plugins
+from geomx.config import check_here, load
 from geomx.config import task as config
 from geomx.errors import ConfigError
 from geomx.tasks import shapes, share
@@ -123,3 +125,18 @@ def test_synthetic_steps_have_no_data():
     task = make("synthetic", max_rounds=3, compute_ms=20)
     assert [b.x for b in task.batches(0, 2, 1)] == [None] * 3 and task.compute_s == 0.02
     assert task.data is None and isinstance(config.Synthetic.target, str)
+
+
+@pytest.mark.parametrize("task", ["mnist", "fashion_mnist", "cifar10"])
+def test_missing_files_are_told_before_anything_starts(task, tmp_path):
+    with pytest.raises(ConfigError, match=rf"is not in {tmp_path}; get it from https://"):
+        check_here(load({"task": {"name": task, "data_dir": str(tmp_path)}}))
+    elsewhere = load({"task": {"name": task}, "topology": {"name": "hips", "hosts": {"central": "10.0.0.1"}}})
+    check_here(elsewhere)  # other machines may have them
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("mxnet"), reason="mxnet is not installed")
+def test_an_optimizer_that_nobody_knows_is_told_before_anything_starts():
+    check_here(load({"sync": {"name": "fsa", "optimizer": {"name": "nag"}}}))
+    with pytest.raises(ConfigError, match=r"sync.optimizer.name: .* Cannot find optimizer none; .*sgd, adam, dcasgd"):
+        check_here(load({"sync": {"name": "fsa", "optimizer": {"name": "none"}}}))
