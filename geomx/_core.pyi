@@ -107,6 +107,7 @@ class Node:
         death_s: float = 12.0,  # silence after which a node counts as dead
         slow_s: float = 10.0,  # a round that waits longer than this is warned about, naming who is waited for
         local: bool = True,  # shared memory between nodes of one host
+        reachable: bool = True,  # members of other parties can connect to this node
     ) -> None: ...
 
     # --- set before start -------------------------------------------------------------------------------------
@@ -134,6 +135,10 @@ class Node:
         """credit_bytes(tier) -> bytes in flight to a peer, asked once a tier when the run's settings are known; None:
         parts leave as pushes ask. Else rank(name, order of declaration, length, tier) -> int32, asked once a key, ranks
         parts whose pushes asked for the same priority; the larger leaves first, in both directions."""
+
+    def set_overlay(self, choose: Callable[[str], Any]) -> None:
+        """choose(tier) -> None for the star, or what names a loaded overlay and its parameters
+        (`geomx.api.OverlayChoice`); asked once a tier, when the run's settings are known."""
 
     def load_plugin(self, path: str) -> None:
         """A shared library with `geomx_plugin_v1`; its codecs can then be chosen by name."""

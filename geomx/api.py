@@ -7,7 +7,7 @@ the group:
     compression  the methods of `Compression`
     transport    the methods of `Transport`; `lossy`: True if it may drop parts; `block_bytes`: wanted size of parts
     scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`,
-                 and the methods of `Scheduler` where it ranks
+                 and the methods of `Scheduler` where it ranks, an "overlay" the methods of `Overlay`
     topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
     launcher     `target`: "module:class", a `Launcher` that takes the dataclass
     tracking     `target`: "module:class", a `Tracker` that takes the dataclass; empty: nothing is tracked
@@ -46,6 +46,8 @@ __all__ = [
     "Line",
     "NativeCodec",
     "NativePlugin",
+    "Overlay",
+    "OverlayChoice",
     "PartInfo",
     "Placement",
     "Policy",
@@ -262,6 +264,32 @@ class Scheduler:
         """Bytes that may be on their way to a peer and not acknowledged; one message always may. line: the fastest
         and the longest of this node's ways in the tier."""
         raise NotImplementedError
+
+
+# --- overlay ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OverlayChoice:
+    """A native overlay by name and its parameters, numbers and words."""
+
+    name: str
+    params: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+class Overlay:
+    """Base of the options of a scheduler plugin that fills the place "overlay": where contributions merge on their way
+    up, and by whom values are passed on."""
+
+    fills: ClassVar[tuple[str, ...]] = ("overlay",)
+
+    def choice(self, tier: str) -> OverlayChoice | None:
+        """tier: "lan" or "wan". None: the star."""
+        return None
+
+    def libraries(self) -> Sequence[NativePlugin]:
+        """What adds the overlays that `choice` names. Called on every node."""
+        return ()
 
 
 # --- placement --------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from geomx.config import judge, load
 from geomx.control import Reporter
 from geomx.errors import ConfigError, RunFailed, Told
 from geomx.lifeline import end_on_interrupt, end_with_pipe
+from geomx.overlays import Overlays
 from geomx.plan import Planner
 from geomx.plugins import imported
 from geomx.schedulers import Schedulers
@@ -91,6 +92,7 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
         death_s=spec.death_s,
         slow_s=spec.slow_s,
         local=spec.local,
+        reachable=spec.reachable,
     )
     if spec.links:
         node.shape_wan(shape(resolve(config.network, config.topology), spec.links, spec.party, _seed_of(spec)))
@@ -99,18 +101,21 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
         node.trace(first, last, config.trace.max_spans)
     codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
     transports, schedulers = Transports(node, config.transport), Schedulers(config, spec)
+    overlays = Overlays(node, config.scheduler)
 
     def configured(what: str, value: str) -> None:
         now = agreed.take(what, value)
         codecs.use(now.compression)
         transports.use(now.transport)
         schedulers.use(now)
+        overlays.use(now.scheduler)
         planner.use(now)
 
     node.set_planner(planner)
     node.set_policy(_policy(codecs))
     node.set_transport(transports.choose)
     node.set_scheduler(schedulers.credit_bytes, schedulers.rank)
+    node.set_overlay(overlays.choose)
     node.on_configure(configured)
     reporter = reporter or Reporter(spec)
     node.on_log(_teller(reporter))

@@ -90,6 +90,7 @@ class NodeSpec:
     death_s: float = 12.0
     slow_s: float = 10.0
     local: bool = True  # shared memory between nodes of one host
+    reachable: bool = True  # members of other parties can connect to this node
     control: str = ""  # ZeroMQ address of the launcher; empty: started by hand
     links: str = ""  # file that nodes shape the WAN through, as the config's network says; empty: it is as it is
     log: str = ""  # file that this node's output goes to, for messages

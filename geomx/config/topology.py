@@ -16,13 +16,16 @@ class Party:
     name: str
     workers: int = option(2, "workers of this party", at_least=1)
     host: str = option("", "address that others reach this party's nodes by; empty: what topology.hosts says")
+    reachable: bool = option(True, "others can connect to it; false: it only connects to others, no overlay chooses it")
 
 
 @dataclass
 class Topology:
     """What flat and two-tier topologies share."""
 
-    parties: Any = option(2, "a number, or a list of {name, workers, host}")  # OmegaConf has no unions of containers
+    parties: Any = option(
+        2, "a number, or a list of {name, workers, host, reachable}"
+    )  # OmegaConf has no unions of containers
     workers: int = option(2, "workers of a party that says nothing else", at_least=1)
     global_servers: int = option(1, "servers that hold the model, in the central party", at_least=1)
     hosts: dict[str, str] = option({}, "party -> address that others reach its nodes by; 'central' too")
@@ -79,7 +82,7 @@ def host_of(topology: Topology, party: str) -> str:
 def _refused(topology: Topology) -> ConfigError:
     return ConfigError(
         f"topology.parties: {topology.parties!r} given, allowed is a number from 1 or a list of "
-        "{name, workers, host} with different names"
+        "{name, workers, host, reachable} with different names"
     )
 
 

@@ -316,8 +316,11 @@ void Aggregator::answer(uint32_t index, uint32_t part, uint32_t line_index, Enco
   state.ends.erase(state.ends.begin(), state.ends.lower_bound(sync_.is_mixed ? 0 : oldest));
   if (side_.policies.overlay) {
     const PartView view = key.view(part, line.open - 1, side_.tier, Direction::down);
-    for (const auto& [first, forward] : side_.policies.overlay->down(view, owed))
-      send_value(key, part, line, side_.node_of(first), forward, encoded);
+    const Route route = side_.policies.overlay->down(view, owed, encoded.bytes.size());
+    for (size_t at = 0; at < route.size(); at += 1 + route[at].below) {
+      const auto first = route.begin() + long(at) + 1;
+      send_value(key, part, line, side_.node_of(route[at].rank), Route(first, first + route[at].below), encoded);
+    }
   } else {
     owed.for_each([&](uint32_t rank) { send_value(key, part, line, side_.node_of(rank), {}, encoded); });
   }
@@ -353,7 +356,7 @@ Encoded Aggregator::whole_value(const Key& key, uint32_t part, uint32_t line, bo
   return out;
 }
 
-void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
+void Aggregator::send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const Route& forward,
                             const Encoded& encoded) {
   const Part& p = states_.find(key.spec.index)->parts[part];
   Frame frame(FrameKind::value, key.spec.index, part, line.open - 1);
@@ -376,6 +379,11 @@ void Aggregator::take_pull(NodeId from, const Frame& frame) {
     return;
   }
   const bool is_observer = !contributes(from);
+  if (side_.policies.overlay && !is_observer && frame.round != 0 && frame.round + 1 == part->lines[0].open) {
+    const Key& key = *side_.keys.find(frame.key);
+    side_.policies.overlay->on_missed(key.view(frame.part, frame.round, side_.tier, Direction::down),
+                                      side_.contributor_of(from));
+  }
   const bool asks_above = is_observer && !upstream_.is_top() && expected(frame.key, 0, part->lines[0].open).empty();
   part->waiters.push_back({from, frame.round, asks_above});
   if ((asks_above || !part->has_value) && !part->is_wanted) {

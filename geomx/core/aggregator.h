@@ -140,7 +140,7 @@ class Aggregator {
   void close(uint32_t key, uint32_t part, uint32_t line);
   void answer(uint32_t key, uint32_t part, uint32_t line, Encoded encoded);
   Bytes own(const Bytes& value, const MemberSet& receivers);
-  void send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const MemberSet& forward,
+  void send_value(const Key& key, uint32_t part, const Line& line, NodeId to, const Route& forward,
                   const Encoded& encoded);
   Encoded whole_value(const Key& key, uint32_t part, uint32_t line, bool is_member);
   void serve_waiters(uint32_t key, uint32_t part);

@@ -617,6 +617,16 @@ class PyNode {
       return guarded("the scheduler",
                      [&] { *rank = nb::cast<int32_t>(hook("rank")(name, order, length, tier_word(tier))); });
     };
+    hooks.overlay = [this](Tier tier, OverlayChoice* choice) {
+      return guarded("the overlay", [&] {
+        nb::object function = hook("overlay");
+        if (!function.is_valid()) return;
+        nb::object made = function(tier_word(tier));
+        if (made.is_none()) return;
+        choice->name = nb::cast<std::string>(made.attr("name"));
+        choice->params = params_of(made.attr("params"));
+      });
+    };
     hooks.log = [this](int level, const std::string& line) {
       (void)guarded("log", [&] {
         nb::object function = hook("log");
@@ -976,7 +986,7 @@ NB_MODULE(_core, m) {
           [](PyNode* self, const std::string& role, const std::string& party, int party_rank, int rank, bool is_master,
              bool central_trains, bool is_central, const PyDomain* lan, const PyDomain* wan, const std::string& host,
              int port, const std::string& token, const std::map<std::string, std::string>& settings, double join_s,
-             double wait_s, double death_s, double slow_s, bool local) {
+             double wait_s, double death_s, double slow_s, bool local, bool reachable) {
             NodeOptions options;
             options.role = role_of(role);
             options.party = party;
@@ -988,6 +998,7 @@ NB_MODULE(_core, m) {
             if (lan) options.lan = lan->options;
             if (wan) options.wan = wan->options;
             if (!lan && !wan) refuse(role + ": neither a LAN nor a WAN domain given, a node needs one");
+            options.is_reachable = reachable;
             options.host = host;
             options.port = uint16_t(port);
             options.settings = settings;
@@ -1002,7 +1013,7 @@ NB_MODULE(_core, m) {
           nb::kw_only(), "role"_a, "party"_a = "", "party_rank"_a = -1, "rank"_a = -1, "is_master"_a = false,
           "central_trains"_a = false, "is_central"_a = false, "lan"_a = nb::none(), "wan"_a = nb::none(), "host"_a = "",
           "port"_a = 0, "token"_a = "", "settings"_a = std::map<std::string, std::string>(), "join_s"_a = 60.0,
-          "wait_s"_a = 600.0, "death_s"_a = 12.0, "slow_s"_a = 10.0, "local"_a = true)
+          "wait_s"_a = 600.0, "death_s"_a = 12.0, "slow_s"_a = 10.0, "local"_a = true, "reachable"_a = true)
       .def("set_planner", [](PyNode& self, nb::object f) { self.set_hook("plan", f); })
       .def("set_policy", [](PyNode& self, nb::object f) { self.set_hook("choose", f); })
       .def("on_configure", [](PyNode& self, nb::object f) { self.set_hook("on_configure", f); })
@@ -1016,6 +1027,7 @@ NB_MODULE(_core, m) {
             self.set_hook("rank", rank);
           },
           "credit_bytes"_a, "rank"_a)
+      .def("set_overlay", [](PyNode& self, nb::object f) { self.set_hook("overlay", f); })
       .def("shape_wan", &PyNode::shape_wan, "shape"_a)
       .def("load_plugin", &PyNode::load_plugin)
       .def("add_codec", &PyNode::add_codec)

@@ -7,6 +7,11 @@
 #include "sums.h"
 
 namespace geomx {
+namespace {
+
+constexpr uint64_t kIdleUs = 2000;  // between looks at what a relay still has to do
+
+}  // namespace
 
 // A server that is its own member has only its own parts: codecs of whole tensors see what it has.
 Client::Client(Side& side)
@@ -64,12 +69,28 @@ void Client::send(const Encoded& encoded) {
   if (relay_) {
     part.bypass_us = side_.policies.overlay->bypass_us();
     watch(encoded.key, encoded.part, encoded.round);
-    relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
+    if (merges(encoded)) {
+      relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
+    } else {  // nothing is gained on the way
+      if (!encoded.service.is_withheld)
+        side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
+      tell_bypass(encoded.key, encoded.part, encoded.round);
+    }
   } else if (!encoded.service.is_withheld) {
     const uint64_t wait_us = encoded.service.is_droppable ? side_.policies.transport->wait_us() : 0;
     side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel, wait_us);
   }
   if (side_.policies.transport->is_lossy()) note_sent(encoded, to);
+}
+
+bool Client::merges(const Encoded& encoded) const {
+  const Codec& codec = side_.keys.find(encoded.key)->codec_of(side_.tier, Direction::up);
+  return codec.can_merge() && encoded.codec == codec.wire_id();
+}
+
+void Client::tell_bypass(uint32_t key, uint32_t part, uint32_t round) {
+  const Key& k = *side_.keys.find(key);
+  side_.policies.overlay->on_bypass(k.view(part, round, side_.tier, Direction::up), server(side_.server_of(k, part)));
 }
 
 // The end mark follows the last part of a shard's round. It says how long the round may wait for those that are missing
@@ -98,6 +119,7 @@ void Client::watch(uint32_t key, uint32_t part, uint32_t round) {
     send_alone(key, part, round);
     Part& late = state_of(key).parts[part];
     if (late.answered >= round) return;
+    tell_bypass(key, part, round);
     late.bypass_us *= 2;
     pull(key, part, round);
     watch(key, part, round);
@@ -146,7 +168,10 @@ void Client::take_value(Frame frame) {
     part.answered = part.sent;
     if (part.bypass) side_.reactor.cancel(part.bypass);
     part.bypass = 0;
-    if (relay_) relay_->forget(frame.key, frame.part, frame.round);
+    if (relay_) {
+      relay_->forget(frame.key, frame.part, frame.round);
+      side_.policies.overlay->on_answer(key->view(frame.part, frame.round, side_.tier, Direction::down));
+    }
     const bool applied = frame.has(kEveryone) || frame.contributors.contains(side_.contributor);
     if (!applied) {
       ++side_.counters.of(side_.tier).of_key(frame.key).returned_parts;
@@ -218,7 +243,17 @@ void Client::leave(std::function<void()> done) {
 
 // The leave carries each key's last round, so it may overtake what it follows.
 void Client::finish_leaving() {
-  if (!left_ || has_left_ || num_out_ != 0 || (relay_ && !relay_->is_idle())) return;
+  if (!left_ || has_left_ || num_out_ != 0) return;
+  if (relay_ && !relay_->is_idle()) {
+    if (!is_looking_) {
+      is_looking_ = true;
+      side_.reactor.after(kIdleUs, [this] {
+        is_looking_ = false;
+        finish_leaving();
+      });
+    }
+    return;
+  }
   has_left_ = true;
   uint32_t count = 0;
   Writer rounds;

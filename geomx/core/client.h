@@ -74,6 +74,8 @@ class Client {
   void start(uint32_t key, uint32_t part);
   void send(const Encoded& encoded);
   void note_sent(const Encoded& encoded, uint32_t server);
+  bool merges(const Encoded& encoded) const;
+  void tell_bypass(uint32_t key, uint32_t part, uint32_t round);
   void send_alone(uint32_t key, uint32_t part, uint32_t round);
   void watch(uint32_t key, uint32_t part, uint32_t round);
   bool complete(const Key& key, Part& part, Frame* frame);
@@ -87,7 +89,7 @@ class Client {
   PerKey<State> states_;
   size_t num_out_ = 0;  // parts whose round is not answered, or that have values waiting
   std::function<void()> left_;
-  bool has_left_ = false, gives_back_ = true;
+  bool has_left_ = false, gives_back_ = true, is_looking_ = false;
   std::set<NodeId> leave_owed_;
 };
 

@@ -91,7 +91,10 @@ class Codec {
 
 class CodecRegistry;
 class TransportPolicy;
+class OverlayPolicy;
+struct OverlaySite;
 using TransportMaker = std::function<Status(const Params&, const CodecRegistry&, std::unique_ptr<TransportPolicy>*)>;
+using OverlayMaker = std::function<Status(const Params&, OverlaySite, std::unique_ptr<OverlayPolicy>*)>;
 using CodecMaker = std::function<Status(const Params&, std::unique_ptr<Codec>*)>;
 
 // What plugins may ask of the node that loads them. All may be empty; metrics are counted from any thread.
@@ -116,10 +119,13 @@ class CodecRegistry {
   Status load(const std::string& path);
   Status make(const std::string& name, const Params& params, std::unique_ptr<Codec>* out) const;
   Status make_transport(const std::string& name, const Params& params, std::unique_ptr<TransportPolicy>* out) const;
+  Status make_overlay(const std::string& name, const Params& params, OverlaySite site,
+                      std::unique_ptr<OverlayPolicy>* out) const;
 
  private:
   std::map<std::string, CodecMaker> makers_;
   std::map<std::string, TransportMaker> transports_;
+  std::map<std::string, OverlayMaker> overlays_;
   std::shared_ptr<PluginHooks> hooks_;
 };
 

@@ -31,6 +31,10 @@ Status CodecRegistry::load(const std::string& path) {
     if (status.ok() && !transports_.emplace(name, std::move(maker)).second)
       status = Status::error("a transport named " + name + " is there already: two plugins offer it; keep one");
   }
+  for (auto& [name, maker] : found.overlays) {
+    if (status.ok() && !overlays_.emplace(name, std::move(maker)).second)
+      status = Status::error("an overlay named " + name + " is there already: two plugins offer it; keep one");
+  }
   return status;
 }
 
@@ -51,6 +55,14 @@ Status CodecRegistry::make_transport(const std::string& name, const Params& para
   if (found == transports_.end()) return Status::error("no transport named " + name + " was loaded");
   const Status status = found->second(params, *this, out);
   return status.ok() ? status : Status::error("transport " + name + ": " + status.message());
+}
+
+Status CodecRegistry::make_overlay(const std::string& name, const Params& params, OverlaySite site,
+                                   std::unique_ptr<OverlayPolicy>* out) const {
+  const auto found = overlays_.find(name);
+  if (found == overlays_.end()) return Status::error("no overlay named " + name + " was loaded");
+  const Status status = found->second(params, std::move(site), out);
+  return status.ok() ? status : Status::error("overlay " + name + ": " + status.message());
 }
 
 CodecRegistry::~CodecRegistry() = default;

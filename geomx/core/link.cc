@@ -53,16 +53,25 @@ void Link::set_peer(NodeId node, PeerId peer) {
   mark(node.packed(), entry);
 }
 
+Link::Peer* Link::peer_of(NodeId to) {
+  auto found = peers_.find(to.packed());
+  if (found == peers_.end() && unknown_) {
+    unknown_(to);
+    found = peers_.find(to.packed());
+  }
+  return found == peers_.end() ? nullptr : &found->second;
+}
+
 void Link::send(NodeId to, Frame frame) {
   if (to.packed() == self_) {  // a server that is its own member
     reactor_.post([this, to, f = std::move(frame)]() mutable { handler_(to, 0, std::move(f)); });
     return;
   }
-  auto found = peers_.find(to.packed());
-  if (found == peers_.end())
+  Peer* const peer = peer_of(to);
+  if (peer == nullptr)
     return refuse("nothing is known of the node that a " + std::string(name_of(frame.kind)) + " is for");
-  found->second.urgent.push_back(std::move(frame));
-  mark(to.packed(), found->second);
+  peer->urgent.push_back(std::move(frame));
+  mark(to.packed(), *peer);
 }
 
 void Link::send_to_peer(PeerId peer, Frame frame) {
@@ -76,9 +85,9 @@ void Link::send_to_peer(PeerId peer, Frame frame) {
 
 void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel, uint64_t wait_us) {
   if (to.packed() == self_) return send(to, std::move(frame));
-  auto found = peers_.find(to.packed());
-  if (found == peers_.end()) return refuse("nothing is known of the node that a part is for");
-  Peer& peer = found->second;
+  Peer* const known = peer_of(to);
+  if (known == nullptr) return refuse("nothing is known of the node that a part is for");
+  Peer& peer = *known;
   Heap& heap = channel == 0 ? peer.ranked : peer.lossy[channel];
   if (channel != 0) {
     peer.lossy_orders.insert(next_order_);
@@ -324,11 +333,12 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
       c.down_payload_by_codec[frame.codec] += frame.body.size();
     }
   }
-  header.is_ack_awaited = acknowledged && (!peer.ranked.empty() || !peer.lossy_orders.empty() ||
+  // Where rates are measured, an acknowledgement that waits would count as time on the way.
+  header.is_ack_awaited = acknowledged && (delivered_ || !peer.ranked.empty() || !peer.lossy_orders.empty() ||
                                            peer.in_flight_bytes + counted > credit_bytes_ / 2);
   Message message = pack(header, std::move(frames));
   if (acknowledged) {
-    peer.unacked[header.id] = message.size();
+    peer.unacked[header.id] = {message.size(), reactor_.now_us()};
     peer.in_flight_bytes += message.size();
   }
   ++c.messages;
@@ -361,6 +371,7 @@ void Link::take(PeerId from, uint8_t, Message message) {
   }
   const uint32_t node = known == node_of_.end() ? kNobody : known->second;
   const NodeId sender = node_at(from);
+  if (received_ && header.id != 0 && node != kNobody) received_(sender, bytes);
   if (header.id != 0 && node != kNobody && acknowledges_) acknowledge(node, header, bytes);
   for (Frame& frame : frames) {
     if (frame.kind == FrameKind::ack) {
@@ -404,8 +415,10 @@ void Link::take_acks(Peer& peer, const Frame& frame) {
   while (in.left() > 0 && in.ok()) {
     auto found = peer.unacked.find(in.varint());
     if (found == peer.unacked.end()) continue;  // acknowledged before: a double
-    peer.in_flight_bytes -= found->second;
+    const Peer::Sent sent = found->second;
+    peer.in_flight_bytes -= sent.bytes;
     peer.unacked.erase(found);
+    if (delivered_) delivered_(node_at(peer.id), sent.bytes, sent.at_us);
   }
   if (!peer.ranked.empty() || !peer.lossy_orders.empty()) mark(node_of_[peer.id], peer);
 }

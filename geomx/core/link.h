@@ -31,6 +31,15 @@ class Link {
   // Trouble with a connection; `node` is kNobody's where it isn't known yet. is_over: it won't come back.
   using OnTrouble = std::function<void(NodeId node, PeerId peer, const std::string& why, bool is_over)>;
   void on_trouble(OnTrouble handler) { trouble_ = std::move(handler); }
+  // Somebody has all of a message that was sent at sent_us, or a message came.
+  using OnDelivered = std::function<void(NodeId to, uint64_t bytes, uint64_t sent_us)>;
+  using OnReceived = std::function<void(NodeId from, uint64_t bytes)>;
+  void on_traffic(OnDelivered delivered, OnReceived received) {
+    delivered_ = std::move(delivered);
+    received_ = std::move(received);
+  }
+  // Asked when something is to be sent to a node that nothing is known of: connects to it and calls set_peer, or not.
+  void on_unknown(std::function<void(NodeId)> handler) { unknown_ = std::move(handler); }
   void set_credit(uint64_t bytes) { credit_bytes_ = bytes; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
@@ -84,9 +93,12 @@ class Link {
     std::map<uint8_t, Heap> lossy;    // channel -> frames
     std::set<uint64_t> lossy_orders;  // of the frames in it
     std::deque<Queued> trailing;
-    bool has_new_lossy = false;                      // some whose wait has not begun
-    uint64_t expiry_us = 0;                          // when frames that wait are looked at again
-    std::unordered_map<uint64_t, uint64_t> unacked;  // message id -> bytes
+    bool has_new_lossy = false;  // some whose wait has not begun
+    uint64_t expiry_us = 0;      // when frames that wait are looked at again
+    struct Sent {
+      uint64_t bytes, at_us;
+    };
+    std::unordered_map<uint64_t, Sent> unacked;  // by message id
     uint64_t in_flight_bytes = 0;
     std::vector<uint64_t> to_ack;
     uint64_t to_ack_bytes = 0;
@@ -116,6 +128,7 @@ class Link {
   TraceEvent event_of(TraceKind kind, const Frame& frame, uint32_t node) const;
   void count(Peer& peer, const Flow& flow);
   void refuse(const std::string& why);
+  Peer* peer_of(NodeId to);
   NodeId node_at(PeerId peer) const;
 
   Reactor& reactor_;
@@ -126,6 +139,9 @@ class Link {
   Handler handler_;
   std::function<void(const std::string&)> refused_;
   OnTrouble trouble_;
+  OnDelivered delivered_;
+  OnReceived received_;
+  std::function<void(NodeId)> unknown_;
   uint64_t credit_bytes_ = uint64_t(64) << 20;
   uint64_t next_order_ = 0, next_message_ = 1;
   bool acknowledges_ = true;

@@ -80,7 +80,7 @@ void Membership::take_roster(const Frame& frame) {
         link_.expect(entry.id);
         continue;
       }
-      if (entry.id.role == Role::member && !connects_members_) continue;
+      if (entry.id.role == Role::member) continue;
       PeerId peer;
       if (Status status = transport_.connect(entry.address, &peer); !status.ok())
         return events_.on_failed(Fault::refused, "can't reach " + entry.name + ": " + status.message());
@@ -89,6 +89,14 @@ void Membership::take_roster(const Frame& frame) {
     }
   }
   events_.on_roster(roster_);
+}
+
+void Membership::connect(NodeId to) {
+  const RosterEntry* entry = roster_.find(to);
+  PeerId peer;
+  if (entry == nullptr || !entry->is_reachable || !transport_.connect(entry->address, &peer).ok()) return;
+  link_.set_peer(to, peer);
+  link_.send(to, Frame(FrameKind::heartbeat));  // so that it learns which connection is ours
 }
 
 void Membership::settle(const Agreement& agreement) {

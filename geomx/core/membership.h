@@ -31,7 +31,8 @@ class Membership {
   // The connection to the scheduler is over.
   void lose_scheduler(const std::string& why);
   void say_bye(std::function<void()> done);
-  void connect_members() { connects_members_ = true; }
+  // Members connect to each other only where something is to be sent (link.h).
+  void connect(NodeId to);
   bool is_joined() const { return is_joined_; }
   const Roster& roster() const { return roster_; }
 
@@ -51,7 +52,6 @@ class Membership {
   bool is_joined_ = false, is_over_ = false;
   uint64_t last_heard_us_ = 0;  // 0: not yet
   std::function<void()> gone_;
-  bool connects_members_ = false;  // only overlays send between members
 };
 
 }  // namespace geomx

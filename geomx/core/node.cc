@@ -149,6 +149,7 @@ JoinRequest Node::request(Tier tier) const {
   request.num_servers = options.num_servers;
   request.num_members = options.num_members;
   request.is_observer = options_.role == NodeRole::worker && options_.is_central && !options_.central_trains;
+  request.is_reachable = tier == Tier::lan || options_.is_reachable;
   request.has_master = options_.is_master;
   request.central_trains = options_.central_trains;
   request.num_workers = options_.role == NodeRole::worker && !request.is_observer;

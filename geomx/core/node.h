@@ -30,6 +30,7 @@ struct NodeOptions {
   std::string party;
   int32_t party_rank = -1, rank = -1;
   bool is_master = false, is_central = false, central_trains = false;
+  bool is_reachable = true;  // by members of other parties, and not only by those that it connects to
   DomainOptions lan, wan;
   std::string host;  // that others reach this node by; empty: by the route to the scheduler
   uint16_t port = 0;
@@ -48,6 +49,12 @@ struct TransportChoice {
   Params params;
 };
 
+// Empty name: none, the star.
+struct OverlayChoice {
+  std::string name;
+  Params params;
+};
+
 // Not ranked: parts leave as pushes ask.
 struct SchedulerChoice {
   bool is_ranked = false;
@@ -61,6 +68,7 @@ struct Hooks {
   std::function<Status(const std::string& value, std::unique_ptr<Updater>*)> make_updater;  // null: no server optimizer
   std::function<Status(const Settings&, SyncPolicy*)> sync;
   std::function<Status(TransportChoice*)> transport;  // between parties
+  std::function<Status(Tier, OverlayChoice*)> overlay;
   std::function<Status(Tier, SchedulerChoice*)> scheduler;
   // Of a key's parts among those with the same priority; order: of declaration.
   std::function<Status(const std::string& name, uint32_t order, uint64_t length, Tier, int32_t*)> rank;
@@ -149,6 +157,7 @@ class Node {
   void make_side(End& end);
   Status make_scheduler_policy(End& end);
   Status make_transport_policy(End& end);
+  Status make_overlay_policy(End& end);
   void take_report(const End& end, NodeId from, const Frame& frame);
   void make_directory();
   void make_worker();

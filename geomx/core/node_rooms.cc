@@ -29,6 +29,7 @@ void Node::make_side(End& end) {
                           [this](const std::string& why) { fail(name_ + ": " + why); }, &trace_});
   if (Status status = make_scheduler_policy(end); !status.ok()) fail(name_ + ": " + status.message());
   end.link->set_credit(end.policies.scheduler->credit_bytes());
+  if (Status status = make_overlay_policy(end); !status.ok()) fail(name_ + ": " + status.message());
   if (end.tier != Tier::wan) return;
   if (Status status = make_transport_policy(end); !status.ok()) fail(name_ + ": " + status.message());
 }
@@ -59,6 +60,46 @@ Status Node::make_transport_policy(End& end) {
   const Status opened = end.transport->open_channels(end.policies.transport->channels());
   if (!opened.ok())
     hooks_.log(kWarning, name_ + ": no lossy channels, so droppable parts take the stream: " + opened.message());
+  return {};
+}
+
+// Members connect to each other when the overlay first sends one to another.
+Status Node::make_overlay_policy(End& end) {
+  OverlayChoice choice;
+  Status status;
+  if (hooks_.overlay) status = hooks_.overlay(end.tier, &choice);
+  if (!status.ok() || choice.name.empty()) return status;
+  const Roster& roster = end.membership->roster();
+  OverlaySite site;
+  site.tier = end.tier;
+  site.self = roster.self;
+  site.num_members = end.side->num_members;
+  site.num_servers = end.side->num_servers;
+  for (const RosterEntry& entry : roster.members) {
+    if (!entry.is_observer) site.contributors.insert(entry.id.rank);
+    if (entry.is_reachable) site.reachable.insert(entry.id.rank);
+  }
+  End* const raw = &end;
+  site.now_us = [this] { return reactor_.now_us(); };
+  site.send = [raw](NodeId to, Bytes words) {
+    Frame frame(FrameKind::overlay);
+    frame.body = std::move(words);
+    raw->link->send(to, std::move(frame));
+  };
+  site.wake = [raw](uint32_t key, uint32_t part) {
+    if (raw->client && raw->client->relay()) raw->client->relay()->wake(key, part);
+  };
+  status = codecs_.make_overlay(choice.name, choice.params, std::move(site), &end.policies.overlay);
+  if (!status.ok()) return status;
+  OverlayPolicy* const overlay = end.policies.overlay.get();
+  end.link->on_unknown([raw](NodeId to) {
+    if (to.role == Role::member) raw->membership->connect(to);
+  });
+  end.link->on_traffic(
+      [this, overlay](NodeId to, uint64_t bytes, uint64_t sent_us) {
+        overlay->on_delivered(to, bytes, sent_us, reactor_.now_us());
+      },
+      [this, overlay](NodeId from, uint64_t bytes) { overlay->on_received(from, bytes, reactor_.now_us()); });
   return {};
 }
 
@@ -205,6 +246,11 @@ void Node::on_frame(End& end, NodeId from, PeerId peer, Frame& frame) {
     return;
   }
   if (frame.kind == FrameKind::report) return take_report(end, from, frame);
+  if (frame.kind == FrameKind::overlay) {
+    if (end.policies.overlay) return end.policies.overlay->on_control(from, frame.body);
+    ++counters_.of(end.tier).refused_frames;
+    return;
+  }
   const bool is_leave = frame.kind == FrameKind::leave;
   if (directory_->take(end.tier, from, frame)) return;
   if (!dispatch(from, frame, end.client.get(), end.aggregator.get())) {
@@ -213,6 +259,7 @@ void Node::on_frame(End& end, NodeId from, PeerId peer, Frame& frame) {
   }
   if (is_leave) {
     directory_->member_left(end.tier, end.side->contributor_of(from));
+    if (end.policies.overlay) end.policies.overlay->on_left(end.side->contributor_of(from));
     end_if_over();
   }
 }

@@ -445,6 +445,161 @@ class PluginTransport : public TransportPolicy {
   } room_;
 };
 
+// ---- one overlay ----------------------------------------------------------------------------------------------------
+
+class PluginOverlay : public OverlayPolicy {
+ public:
+  PluginOverlay(std::shared_ptr<Library> library, OverlaySite site)
+      : library_(std::move(library)), site_(std::move(site)) {
+    table().struct_size = sizeof(gx_overlay);
+    host_ = library_->host;
+    host_.private_data = this;
+    host_.log = [](const gx_host* self, int level, const char* message) {
+      of(self).library_->host.log(&of(self).library_->host, level, message);
+    };
+    host_.metric = [](const gx_host* self, const char* name, double value) {
+      of(self).library_->host.metric(&of(self).library_->host, name, value);
+    };
+    host_.now_ns = [](const gx_host* self) -> uint64_t { return of(self).site_.now_us() * 1000; };
+    host_.wake = [](const gx_host* self, uint64_t key, uint32_t part) { of(self).site_.wake(uint32_t(key), part); };
+    host_.send_control = [](const gx_host* self, uint32_t node, gx_bytes words) {
+      of(self).site_.send(node_of(node), Bytes::copy(words.data, words.size));
+    };
+  }
+  ~PluginOverlay() override {
+    if (table().release != nullptr) table().release(&table());
+  }
+  gx_overlay& table() { return room_.table; }
+  const gx_overlay& table() const { return room_.table; }
+
+  Status make(gx_make_overlay maker, void* user, const Params& params) {
+    std::vector<uint8_t> contributes, reachable;
+    for (uint32_t rank = 0; rank < site_.num_members; ++rank) {
+      contributes.push_back(site_.contributors.contains(rank));
+      reachable.push_back(site_.reachable.contains(rank));
+    }
+    const gx_overlay_site site = {
+        sizeof(gx_overlay_site),          number_of(site_.self), site_.num_members, site_.num_servers,
+        static_cast<gx_tier>(site_.tier), contributes.data(),    reachable.data()};
+    const std::vector<gx_param> items = params_of(params);
+    gx_error error = {};
+    const gx_status code = maker(user, &host_, &site, {items.data(), items.size()}, &table(), &error);
+    if (code != GX_OK) {
+      table() = {};  // nothing was made, so nothing is released
+      return status_of(code, error);
+    }
+    if (table().struct_size < offsetof(gx_overlay, bypass_ns) + sizeof(void*) || table().next_hop == nullptr ||
+        table().route == nullptr || table().bypass_ns == nullptr)
+      return Status::error("it has no next_hop, route or bypass_ns");
+    return {};
+  }
+
+  // Where it fails, the star's way is taken.
+  Hop up(const PartView& view, NodeId, NodeId root, const Held& held, uint64_t now_us) override {
+    const std::vector<uint32_t> ranks = held.have.ranks();
+    const gx_slice slice = slice_of(view, nullptr);
+    const gx_held given = {sizeof(gx_held), number_of(root), ranks.data(),
+                           ranks.size(),    held.bytes,      held.since_us * 1000};
+    gx_hop hop = {GX_HOP_SEND, number_of(root), 0};
+    gx_error error = {};
+    if (const gx_status code = table().next_hop(&table(), &slice, &given, &hop, &error); code != GX_OK) {
+      complain(text_of(error, code));
+      return {false, 0, root};
+    }
+    if (hop.kind == GX_HOP_WAIT) return {true, std::max(hop.until_ns / 1000, now_us + 1), {}};
+    const NodeId to = node_of(hop.node);
+    const bool is_member = to.role == Role::member && to.rank < site_.num_members && to != site_.self;
+    return {false, 0, is_member && site_.reachable.contains(to.rank) ? to : root};
+  }
+
+  Route down(const PartView& view, const MemberSet& owed, uint64_t bytes) override {
+    const std::vector<uint32_t> ranks = owed.ranks();
+    std::vector<gx_step> steps(ranks.size(), gx_step{});
+    const gx_slice slice = slice_of(view, nullptr);
+    gx_error error = {};
+    const gx_status code = table().route(&table(), &slice, bytes, ranks.data(), ranks.size(), steps.data(), &error);
+    Route route;
+    MemberSet routed;
+    for (const gx_step& step : steps) {
+      route.push_back({step.member, step.below});
+      routed.insert(std::min(step.member, site_.num_members));
+    }
+    if (code == GX_OK && routed == owed && is_whole(route)) return route;
+    complain(code == GX_OK ? "its route is no tree of those who are owed a value" : text_of(error, code));
+    route.clear();
+    for (uint32_t rank : ranks) route.push_back({rank, 0});
+    return route;
+  }
+
+  uint64_t bypass_us() const override {
+    gx_overlay* self = const_cast<gx_overlay*>(&table());
+    return std::clamp<uint64_t>(self->bypass_ns(self) / 1000, 1000, 3'600'000'000);
+  }
+
+  void on_control(NodeId from, const Bytes& words) override {
+    if (table().on_control) table().on_control(&table(), number_of(from), {words.data(), words.size()});
+  }
+  void on_delivered(NodeId to, uint64_t bytes, uint64_t sent_us, uint64_t) override {
+    if (table().on_delivered) table().on_delivered(&table(), number_of(to), bytes, sent_us * 1000);
+  }
+  void on_received(NodeId from, uint64_t bytes, uint64_t) override {
+    if (table().on_received) table().on_received(&table(), number_of(from), bytes);
+  }
+  void on_answer(const PartView& view) override { tell(table().on_answer, view); }
+  void on_bypass(const PartView& view, NodeId root) override {
+    const gx_slice slice = slice_of(view, nullptr);
+    if (table().on_bypass) table().on_bypass(&table(), &slice, number_of(root));
+  }
+  void on_missed(const PartView& view, uint32_t member) override {
+    const gx_slice slice = slice_of(view, nullptr);
+    if (table().on_missed) table().on_missed(&table(), &slice, member);
+  }
+  void on_left(uint32_t member) override {
+    if (table().on_left) table().on_left(&table(), member);
+  }
+
+ private:
+  static const PluginOverlay& of(const gx_host* host) { return *static_cast<const PluginOverlay*>(host->private_data); }
+  static uint32_t number_of(NodeId node) { return node.role == Role::server ? node.rank | GX_SERVER : node.rank; }
+  static NodeId node_of(uint32_t number) { return number & GX_SERVER ? server(number & ~GX_SERVER) : member(number); }
+  void tell(void (*what)(gx_overlay*, const gx_slice*), const PartView& view) {
+    const gx_slice slice = slice_of(view, nullptr);
+    if (what != nullptr) what(&table(), &slice);
+  }
+  void complain(const std::string& why) {
+    if (library_->hooks->log && num_complaints_++ < 10) library_->hooks->log(30, "the overlay can't decide: " + why);
+  }
+  static bool is_whole(const Route& route) {
+    std::vector<size_t> ends;
+    for (size_t i = 0; i < route.size(); ++i) {
+      while (!ends.empty() && ends.back() <= i) ends.pop_back();
+      const size_t end = i + 1 + route[i].below;
+      if (end > (ends.empty() ? route.size() : ends.back())) return false;
+      ends.push_back(end);
+    }
+    return true;
+  }
+
+  std::shared_ptr<Library> library_;
+  OverlaySite site_;
+  gx_host host_;
+  int num_complaints_ = 0;
+  union Room {
+    gx_overlay table;
+    uint8_t growth[sizeof(gx_overlay) + room_for_growth];
+    Room() : growth{} {}
+  } room_;
+};
+
+OverlayMaker maker_of(const std::shared_ptr<Library>& library, gx_make_overlay make, void* user) {
+  return [library, make, user](const Params& params, OverlaySite site, std::unique_ptr<OverlayPolicy>* out) {
+    auto overlay = std::make_unique<PluginOverlay>(library, std::move(site));
+    const Status status = overlay->make(make, user, params);
+    if (status.ok()) *out = std::move(overlay);
+    return status;
+  };
+}
+
 struct Registration {
   std::shared_ptr<Library> library;
   Offers offers;
@@ -500,8 +655,13 @@ gx_registrar registrar_for(Registration* registration) {
   registrar.add_scheduler = [](gx_registrar*, const char*, gx_make_scheduler, void*, gx_error* error) -> gx_status {
     return refuse(error, "this version takes no native schedulers yet");
   };
-  registrar.add_overlay = [](gx_registrar*, const char*, gx_make_overlay, void*, gx_error* error) -> gx_status {
-    return refuse(error, "this version takes no native overlays yet");
+  registrar.add_overlay = [](gx_registrar* self, const char* name, gx_make_overlay make, void* user,
+                             gx_error* error) -> gx_status {
+    if (name == nullptr || *name == '\0' || make == nullptr)
+      return refuse(error, "an overlay needs a name and a maker");
+    Registration& into = *static_cast<Registration*>(self->private_data);
+    into.offers.overlays[name] = maker_of(into.library, make, user);
+    return GX_OK;
   };
   return registrar;
 }

@@ -14,6 +14,7 @@ namespace geomx {
 struct Offers {
   std::map<std::string, CodecMaker> codecs;
   std::map<std::string, TransportMaker> transports;
+  std::map<std::string, OverlayMaker> overlays;
 };
 
 // Nothing of the library stays when it is refused.

@@ -81,16 +81,42 @@ struct Hop {
   NodeId to;  // where to send otherwise
 };
 
+// What is merged at a node and not handed on yet.
+struct Held {
+  MemberSet have;
+  uint64_t bytes = 0;     // encoded
+  uint64_t since_us = 0;  // when the first of it came
+};
+
 class OverlayPolicy {
  public:
   virtual ~OverlayPolicy() = default;
-  // The contributions `have` are merged here, the first of them since `since_us`: where to?
-  virtual Hop up(const PartView&, NodeId self, NodeId root, const MemberSet& have, uint64_t since_us,
-                 uint64_t now_us) = 0;
-  // A closed part is owed to `owed`: the first hops, and whom each of them passes it on to.
-  virtual std::vector<std::pair<uint32_t, MemberSet>> down(const PartView&, const MemberSet& owed) = 0;
+  virtual Hop up(const PartView&, NodeId self, NodeId root, const Held& held, uint64_t now_us) = 0;
+  // A closed part of so many bytes is owed to `owed`: who gets it here, and passes it on to whom.
+  virtual Route down(const PartView&, const MemberSet& owed, uint64_t bytes) = 0;
   // Without an answer for so long, a contributor goes straight to the root.
   virtual uint64_t bypass_us() const = 0;
+
+  // What it may want to know; it decides as well without.
+  virtual void on_control(NodeId, const Bytes&) {}  // another node's words
+  virtual void on_delivered(NodeId, uint64_t /*bytes*/, uint64_t /*sent_us*/, uint64_t /*now_us*/) {}
+  virtual void on_received(NodeId, uint64_t /*bytes*/, uint64_t /*now_us*/) {}
+  virtual void on_answer(const PartView&) {}            // the round of a part that we contributed to is over
+  virtual void on_bypass(const PartView&, NodeId) {}    // our contribution went straight to the root
+  virtual void on_missed(const PartView&, uint32_t) {}  // a server: this member did not get what is on its way to it
+  virtual void on_left(uint32_t) {}                     // this member contributes no more
+};
+
+// Where an overlay lives, and what it may ask of its node.
+struct OverlaySite {
+  Tier tier = Tier::wan;
+  NodeId self;
+  uint32_t num_members = 0, num_servers = 0;
+  MemberSet contributors;  // of the members: who contributes
+  MemberSet reachable;     // whom other members can connect to
+  std::function<uint64_t()> now_us;
+  std::function<void(NodeId to, Bytes words)> send;
+  std::function<void(uint32_t key, uint32_t part)> wake;  // ask again about what is held of this part
 };
 
 struct Policies {

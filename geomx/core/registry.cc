@@ -230,6 +230,7 @@ Roster Registry::make_roster(const Settings& settings) const {
     entry.address = node.request.address;
     entry.is_observer = node.request.is_observer;
     entry.has_master = node.request.has_master;
+    entry.is_reachable = node.request.is_reachable;
     entry.num_workers = node.request.num_workers;
     (node.id.role == Role::server ? roster.servers : roster.members).push_back(std::move(entry));
   }

@@ -2,12 +2,24 @@
 #include "relay.h"
 
 namespace geomx {
+namespace {
+
+constexpr uint64_t kRetryUs = 2000;
+constexpr uint32_t kTries = 5000;
+
+}  // namespace
 
 void Relay::contribute(Frame own, int64_t rank, uint8_t channel) { merge(std::move(own), rank, channel); }
 
-void Relay::take(Frame frame) {
+// Directory's notices come from servers: another member may know of a key, or of the seal, a moment before us.
+void Relay::take(Frame frame, uint32_t tries) {
   const Key* key = side_.keys.find(frame.key);
-  if (key == nullptr || frame.part >= key->parts.size() || frame.contributors.empty()) return;
+  if (key == nullptr || !key->has_codec(side_.tier, Direction::up)) {
+    if (tries < kTries)
+      side_.reactor.after(kRetryUs, [this, tries, f = std::move(frame)]() mutable { take(std::move(f), tries + 1); });
+    return;
+  }
+  if (frame.part >= key->parts.size() || frame.contributors.empty()) return;
   const PartView view = key->view(frame.part, frame.round, side_.tier, Direction::up);
   const int64_t rank = side_.policies.scheduler->rank(view, frame.priority);
   merge(std::move(frame), rank, 0);
@@ -25,6 +37,7 @@ void Relay::merge(Frame frame, int64_t rank, uint8_t channel) {
   }
   const MemberSet seen = p.have | p.handed_on;
   if (checks_contributors_ && seen.intersects(frame.contributors)) return;  // a double; the root sorts out the rest
+  p.priority = p.have.empty() ? frame.priority : std::max(p.priority, frame.priority);
   if (p.have.empty()) {
     ++num_holding_;
     p.since_us = side_.reactor.now_us();
@@ -33,13 +46,14 @@ void Relay::merge(Frame frame, int64_t rank, uint8_t channel) {
   }
   p.have = p.have | frame.contributors;
   p.rank = rank;
-  p.priority = frame.priority;
-  p.codec = frame.codec;
   p.is_droppable = p.is_droppable && frame.has(kDroppable);
   if (!p.is_droppable) p.channel = 0;
-  p.bytes.push_back(std::move(frame.body));
+  if (frame.body.is_foreign()) frame.body = Bytes::copy(frame.body.data(), frame.body.size());
+  p.held.push_back(std::move(frame));
   decide(id);
 }
+
+void Relay::wake(uint32_t key, uint32_t part) { decide({key, part}); }
 
 void Relay::decide(Id id) {
   auto found = pending_.find(id);
@@ -48,8 +62,10 @@ void Relay::decide(Id id) {
   const auto [index, part] = id;
   const Key& key = *side_.keys.find(index);
   const PartView view = key.view(part, p.round, side_.tier, Direction::up);
-  const Hop hop = side_.policies.overlay->up(view, side_.self, server(side_.server_of(key, part)), p.have, p.since_us,
-                                             side_.reactor.now_us());
+  Held held{p.have, 0, p.since_us};
+  for (const Frame& frame : p.held) held.bytes = std::max<uint64_t>(held.bytes, frame.body.size());
+  const Hop hop =
+      side_.policies.overlay->up(view, side_.self, server(side_.server_of(key, part)), held, side_.reactor.now_us());
   if (p.timer) side_.reactor.cancel(p.timer);
   p.timer = 0;
   if (hop.waits) {
@@ -62,40 +78,68 @@ void Relay::decide(Id id) {
 void Relay::hand_on(Id id, Pending& p, NodeId to) {
   const auto [index, part] = id;
   const Key& key = *side_.keys.find(index);
-  Frame frame(FrameKind::push, index, part, p.round);
-  frame.codec = p.codec;
-  frame.contributors = p.have;
-  frame.priority = p.priority;
-  if (p.is_droppable) frame.flags |= kDroppable;
-  if (p.bytes.size() == 1) {
-    frame.body = std::move(p.bytes[0]);
-  } else {
-    const PartView view = key.view(part, p.round, side_.tier, Direction::up);
-    Codec& codec = key.codec_of(side_.tier, Direction::up);
-    if (Status status = codec.merge(view, p.bytes, &frame.body); !status.ok())
-      return side_.fail("key \"" + key.spec.name + "\": " + status.message());
-  }
+  if (!merge_held(key, part, p)) return;
+  // What doesn't merge gains nothing by a relay.
+  if (p.held.size() > 1) to = server(side_.server_of(key, part));
+  for (Frame& frame : p.held) send(to, std::move(frame), p);
   p.handed_on = p.handed_on | p.have;
   p.have = MemberSet();
-  p.bytes.clear();
+  p.held.clear();
   --num_holding_;
-  side_.link.send_ranked(to, std::move(frame), p.rank, p.channel);
   on_idle_();
 }
 
+// Into one, where the key's codec can: what travels in another one stays as it is.
+bool Relay::merge_held(const Key& key, uint32_t part, Pending& p) {
+  Codec& codec = key.codec_of(side_.tier, Direction::up);
+  std::vector<Bytes> bytes;
+  for (const Frame& frame : p.held)
+    if (frame.codec == codec.wire_id() && codec.can_merge()) bytes.push_back(frame.body);
+  if (p.held.size() < 2 || bytes.size() != p.held.size()) return true;
+  Frame merged(FrameKind::push, key.spec.index, part, p.round);
+  merged.codec = codec.wire_id();
+  merged.contributors = p.have;
+  merged.priority = p.priority;
+  const PartView view = key.view(part, p.round, side_.tier, Direction::up);
+  if (Status status = codec.merge(view, bytes, &merged.body); !status.ok()) {
+    side_.fail("key \"" + key.spec.name + "\": " + status.message());
+    return false;
+  }
+  p.held.clear();
+  p.held.push_back(std::move(merged));
+  return true;
+}
+
+void Relay::send(NodeId to, Frame frame, const Pending& p) {
+  frame.flags &= uint8_t(~kDroppable);
+  if (p.is_droppable) frame.flags |= kDroppable;
+  side_.link.send_ranked(to, std::move(frame), p.rank, p.channel);
+}
+
+// Each tree of the route goes to its first member. The central party is behind the server that has the part.
 void Relay::pass_on(const Frame& value) {
-  const MemberSet owed = value.forward - MemberSet::of(side_.contributor);
-  if (owed.empty()) return;
-  const uint32_t first = owed.ranks().front();
-  Frame next = value;
-  next.forward = owed - MemberSet::of(first);
-  next.flags &= uint8_t(~kForward);
-  // The central party is behind the server that has the part.
-  const bool is_central = first >= side_.num_members;
   const Key& key = *side_.keys.find(value.key);
-  const NodeId to = is_central ? server(side_.server_of(key, value.part)) : member(first);
   const PartView view = key.view(value.part, value.round, side_.tier, Direction::down);
-  side_.link.send_ranked(to, std::move(next), side_.policies.scheduler->rank(view, value.priority), 0);
+  const int64_t rank = side_.policies.scheduler->rank(view, value.priority);
+  for (size_t at = 0; at < value.forward.size();) {
+    const Step step = value.forward[at];
+    const size_t end = std::min(at + 1 + step.below, value.forward.size());
+    Frame next = value;
+    next.flags &= uint8_t(~kForward);
+    next.forward.assign(value.forward.begin() + long(at) + 1, value.forward.begin() + long(end));
+    const bool is_central = step.rank >= side_.num_members;
+    const NodeId to = is_central ? server(side_.server_of(key, value.part)) : member(step.rank);
+    if (to != side_.self) side_.link.send_ranked(to, std::move(next), rank, 0);
+    at = end;
+  }
+  passed_us_ = side_.reactor.now_us();
+}
+
+// Whoever a value was passed on to may need it to end its round; after a while it asks the root instead.
+bool Relay::is_idle() const {
+  if (num_holding_ != 0) return false;
+  if (passed_us_ == 0 || side_.link.is_idle()) return true;
+  return side_.reactor.now_us() > passed_us_ + side_.policies.overlay->bypass_us();
 }
 
 void Relay::forget(uint32_t key, uint32_t part, uint32_t round) {
@@ -106,7 +150,7 @@ void Relay::forget(uint32_t key, uint32_t part, uint32_t round) {
   found->second.timer = 0;
   found->second.handed_on = found->second.handed_on | found->second.have;
   found->second.have = MemberSet();
-  found->second.bytes.clear();
+  found->second.held.clear();
   --num_holding_;
 }
 

@@ -15,10 +15,12 @@ class Relay {
   Relay(Side& side, std::function<void()> on_idle) : side_(side), on_idle_(std::move(on_idle)) {}
 
   void contribute(Frame own, int64_t rank, uint8_t channel);
-  void take(Frame frame);                                    // another member's push
-  void pass_on(const Frame& value);                          // to the members in value.forward
+  void take(Frame frame, uint32_t tries = 0);                // another member's push
+  void pass_on(const Frame& value);                          // as value.forward says
   void forget(uint32_t key, uint32_t part, uint32_t round);  // the round is answered
-  bool is_idle() const { return num_holding_ == 0; }
+  void wake(uint32_t key, uint32_t part);                    // the overlay may decide now
+  // Nothing is held, and what was passed on has arrived or had its time.
+  bool is_idle() const;
   // For tests only: a contributor may be merged twice.
   void stop_checking_contributors() { checks_contributors_ = false; }
 
@@ -26,9 +28,8 @@ class Relay {
   using Id = std::tuple<uint32_t, uint32_t>;  // key, part
   struct Pending {
     uint32_t round = 0;
-    std::vector<Bytes> bytes;
+    std::vector<Frame> held;
     MemberSet have, handed_on;
-    uint32_t codec = 0;
     uint64_t since_us = 0;
     int64_t rank = 0;
     int32_t priority = 0;
@@ -39,11 +40,14 @@ class Relay {
   void merge(Frame frame, int64_t rank, uint8_t channel);
   void decide(Id id);
   void hand_on(Id id, Pending& pending, NodeId to);
+  bool merge_held(const Key& key, uint32_t part, Pending& pending);
+  void send(NodeId to, Frame frame, const Pending& pending);
 
   Side& side_;
   std::function<void()> on_idle_;
   std::map<Id, Pending> pending_;
   size_t num_holding_ = 0;
+  uint64_t passed_us_ = 0;  // when a value was passed on last; 0: never
   bool checks_contributors_ = true;
 };
 

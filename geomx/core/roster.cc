@@ -8,7 +8,7 @@ constexpr uint64_t kMaxEntries = 1u << 16;
 
 void write_entry(Writer& out, const RosterEntry& e) {
   out.varint(e.id.packed()).text(e.name).text(e.party).text(e.address);
-  out.u8(e.is_observer).u8(e.has_master).varint(e.num_workers);
+  out.u8(e.is_observer).u8(e.has_master).u8(e.is_reachable).varint(e.num_workers);
 }
 
 bool read_entries(Reader& in, std::vector<RosterEntry>* entries) {
@@ -22,6 +22,7 @@ bool read_entries(Reader& in, std::vector<RosterEntry>* entries) {
     e.address = in.text();
     e.is_observer = in.u8();
     e.has_master = in.u8();
+    e.is_reachable = in.u8();
     e.num_workers = in.varint32();
     entries->push_back(std::move(e));
   }
@@ -61,7 +62,7 @@ Bytes JoinRequest::finish() const {
   Writer out;
   out.u8(uint8_t(role)).u32(uint32_t(wanted_rank)).text(title).text(party).text(host).text(address);
   out.varint(pid).varint(num_servers).varint(num_members).u8(is_observer).u8(has_master);
-  out.u8(central_trains).varint(num_workers);
+  out.u8(is_reachable).u8(central_trains).varint(num_workers);
   write_settings(out, settings);
   return out.finish();
 }
@@ -80,6 +81,7 @@ bool JoinRequest::read(const Bytes& body, JoinRequest* out) {
   out->num_members = in.varint32();
   out->is_observer = in.u8();
   out->has_master = in.u8();
+  out->is_reachable = in.u8();
   out->central_trains = in.u8();
   out->num_workers = in.varint32();
   return read_settings(in, &out->settings) && in.done() && (role == 1 || role == 2);

@@ -29,6 +29,7 @@ struct JoinRequest {
   uint32_t pid = 0;
   uint32_t num_servers = 0, num_members = 0;  // as this node was told; 0: not told
   bool is_observer = false, has_master = false;
+  bool is_reachable = true;     // by other members: overlays may choose it as a receiver
   bool central_trains = false;  // said by global servers for their party; workers may say it too
   uint32_t num_workers = 0;     // that train, behind a local server
   Settings settings;
@@ -40,7 +41,7 @@ struct JoinRequest {
 struct RosterEntry {
   NodeId id;
   std::string name, party, address;  // name: "worker 1 of party A"
-  bool is_observer = false, has_master = false;
+  bool is_observer = false, has_master = false, is_reachable = true;
   uint32_t num_workers = 0;
 };
 

@@ -24,7 +24,7 @@ void write_frame(Writer& out, Frame& frame, std::vector<Bytes>* attachments) {
   out.u8(uint8_t(frame.kind)).u8(flags).varint(frame.key).varint(frame.part).varint(frame.round);
   if (flags & kHasCodec) out.u32(frame.codec);
   if (flags & kHasContributors) out.members(frame.contributors);
-  if (flags & kForward) out.members(frame.forward);
+  if (flags & kForward) out.route(frame.forward);
   if (flags & kHasPriority) out.varint(zigzag(frame.priority));
   out.varint(frame.body.size());
   if (attach)
@@ -44,7 +44,7 @@ Status read_frame(Reader& in, const Message& message, size_t* next_attachment, F
   frame->round = in.varint32();
   if (frame->flags & kHasCodec) frame->codec = in.u32();
   if (frame->flags & kHasContributors) frame->contributors = in.members();
-  if (frame->flags & kForward) frame->forward = in.members();
+  if (frame->flags & kForward) frame->forward = in.route();
   if (frame->flags & kHasPriority) frame->priority = unzigzag(in.varint32());
   const uint64_t size = in.varint();
   if (!in.ok()) return malformed("a frame ends early");
@@ -68,11 +68,11 @@ Status read_frame(Reader& in, const Message& message, size_t* next_attachment, F
 }  // namespace
 
 const char* name_of(FrameKind kind) {
-  static const char* const names[] = {"?",          "ack",    "join",  "refuse",  "roster",       "settled", "ready",
-                                      "heartbeat",  "fail",   "bye",   "declare", "configure",    "seal",    "spec",
-                                      "configured", "sealed", "taken", "barrier", "barrier_done", "report",  "waiting",
-                                      "push",       "end",    "value", "pull",    "init",         "overlap", "leave",
-                                      "leave_taken"};
+  static const char* const names[] = {"?",           "ack",    "join",  "refuse",  "roster",       "settled", "ready",
+                                      "heartbeat",   "fail",   "bye",   "declare", "configure",    "seal",    "spec",
+                                      "configured",  "sealed", "taken", "barrier", "barrier_done", "report",  "waiting",
+                                      "push",        "end",    "value", "pull",    "init",         "overlap", "leave",
+                                      "leave_taken", "overlay"};
   static_assert(sizeof(names) / sizeof(names[0]) == size_t(FrameKind::last) + 1);
   return kind <= FrameKind::last ? names[size_t(kind)] : "?";
 }
@@ -80,6 +80,12 @@ const char* name_of(FrameKind kind) {
 Writer& Writer::varint(uint64_t v) {
   for (; v >= 0x80; v >>= 7) out_.push_back(char(v | 0x80));
   out_.push_back(char(v));
+  return *this;
+}
+
+Writer& Writer::route(const Route& route) {
+  varint(route.size());
+  for (const Step& step : route) varint(step.rank).varint(step.below);
   return *this;
 }
 
@@ -143,6 +149,25 @@ MemberSet Reader::members() {
   return set;
 }
 
+// Every step's tree lies within the route, and within the tree that the step is in.
+Route Reader::route() {
+  Route route;
+  const uint64_t count = varint();
+  if (count > left()) ok_ = false;
+  std::vector<uint64_t> ends;  // of the trees that the next step is in
+  for (uint64_t i = 0; ok_ && i < count; ++i) {
+    Step step;
+    step.rank = varint32();
+    step.below = varint32();
+    while (!ends.empty() && ends.back() <= i) ends.pop_back();
+    const uint64_t end = i + 1 + step.below;
+    if (end > (ends.empty() ? count : ends.back())) ok_ = false;
+    ends.push_back(end);
+    route.push_back(step);
+  }
+  return ok_ ? route : Route();
+}
+
 Message pack(const Header& header, std::vector<Frame> frames) {
   Message message;
   Writer out;
@@ -187,8 +212,8 @@ Status parse(const Message& message, Header* header, std::vector<Frame>* frames)
 size_t frame_overhead(const Frame& frame) {
   size_t size = 2 + varint_size(frame.key) + varint_size(frame.part) + varint_size(frame.round) +
                 varint_size(frame.body.size()) + (frame.codec ? 4 : 0);
-  for (const MemberSet* set : {&frame.contributors, &frame.forward})
-    if (!set->empty()) size += Writer().members(*set).size();
+  if (!frame.contributors.empty()) size += Writer().members(frame.contributors).size();
+  if (!frame.forward.empty()) size += Writer().route(frame.forward).size();
   if (frame.priority != 0) size += varint_size(zigzag(frame.priority));
   return size;
 }

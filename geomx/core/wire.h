@@ -6,6 +6,7 @@
 //             | [codec u32] | [contributors] | [forward] | [priority varint, zigzag] | size varint
 //             | [bytes, unless attached]
 //   set     = words varint | varint each
+//   forward = steps varint | (rank varint, below varint) each
 //
 // Little-endian. Parsing is validation: every length and count is checked before use, and a message that isn't
 // exactly this is refused with a sentence. Owns nothing; any thread.
@@ -74,7 +75,8 @@ enum class FrameKind : uint8_t {
   overlap,  // a contribution was refused: contributors says who is already in, the others send alone
   leave,
   leave_taken,
-  last = leave_taken,
+  overlay,  // an overlay's own words, between members and servers; about a part where it says so
+  last = overlay,
 };
 const char* name_of(FrameKind kind);
 
@@ -84,10 +86,18 @@ enum FrameFlag : uint8_t {
   kHasContributors = 4,
   kDroppable = 8,
   kInit = 16,      // carries, answers or asks for an initial value: counted apart
-  kForward = 32,   // value: pass it on to the members in `forward`
+  kForward = 32,   // value: pass it on as `forward` says
   kEveryone = 64,  // value: whoever was expected is in it; `contributors` is left out
   kHasPriority = 128,
 };
+
+// Members that a value still goes to, as trees in preorder: each is followed by the `below` members that it passes the
+// value on to.
+struct Step {
+  uint32_t rank = 0, below = 0;
+  bool operator==(const Step& o) const { return rank == o.rank && below == o.below; }
+};
+using Route = std::vector<Step>;
 
 struct Frame {
   FrameKind kind = FrameKind::ack;
@@ -95,7 +105,8 @@ struct Frame {
   uint32_t key = 0, part = 0, round = 0;
   uint32_t codec = 0;
   int32_t priority = 0;  // that its push asked for, where schedulers rank by it
-  MemberSet contributors, forward;
+  MemberSet contributors;
+  Route forward;
   Bytes body;
 
   Frame() = default;
@@ -121,6 +132,7 @@ class Writer {
     return *this;
   }
   Writer& members(const MemberSet& set);
+  Writer& route(const Route& route);
   Writer& raw(const void* data, size_t size) {
     out_.append(static_cast<const char*>(data), size);
     return *this;
@@ -165,6 +177,7 @@ class Reader {
   std::string_view view(size_t size);
   std::string text(size_t max = 1 << 20);
   MemberSet members();
+  Route route();
 
  private:
   void raw(void* out, size_t size);

@@ -40,6 +40,7 @@ class _Maker:
     ) -> None:
         self._config, self._host, self._log = config, host, log
         self._parties = parties(config.topology)
+        self._unreachable = {p.name for p in self._parties if not p.reachable}
         self._central_workers = getattr(config.topology, "central_workers", 0)
         self._observers = 1 if _has_observer(config) else 0
         self._common = {
@@ -106,7 +107,7 @@ class _Maker:
         order = [p.name for p in self._parties] + [CENTRAL]
         made = {
             **self._common, "name": name, "party": party, "party_rank": order.index(party), "host": self._at(party),
-            "log": self._log(name), **fields,
+            "log": self._log(name), "reachable": party not in self._unreachable, **fields,
         }  # fmt: skip
         return NodeSpec(**made)  # type: ignore[arg-type]
 

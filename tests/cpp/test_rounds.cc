@@ -146,25 +146,28 @@ class LossyHalf : public TransportPolicy {
 class RandomTree : public OverlayPolicy {
  public:
   RandomTree(uint64_t seed, uint32_t members) : seed_(seed), members_(members) {}
-  Hop up(const PartView& v, NodeId self, NodeId root, const MemberSet& have, uint64_t since_us,
-         uint64_t now_us) override {
+  Hop up(const PartView& v, NodeId self, NodeId root, const Held& held, uint64_t now_us) override {
     const uint64_t hold_us = mix({seed_, v.key, v.part, v.round, self.rank, 1}) % 4000;
-    if (now_us < since_us + hold_us && have.count() < members_) return {true, since_us + hold_us, {}};
+    if (now_us < held.since_us + hold_us && held.have.count() < members_) return {true, held.since_us + hold_us, {}};
     std::vector<uint32_t> higher;
     for (uint32_t m = 0; m < members_; ++m)
       if (draw(v, m) > draw(v, self.rank)) higher.push_back(m);
     const uint64_t pick = mix({seed_, v.key, v.part, v.round, self.rank, 2}) % (higher.size() + 1);
     return {false, 0, pick == higher.size() ? root : member(higher[pick])};
   }
-  std::vector<std::pair<uint32_t, MemberSet>> down(const PartView& v, const MemberSet& owed) override {
-    std::vector<std::pair<uint32_t, MemberSet>> hops;
-    owed.for_each([&](uint32_t m) {
-      if (hops.empty() || draw(v, m) % 2)
-        hops.push_back({m, {}});
-      else
-        hops.back().second.insert(m);
-    });
-    return hops;
+  // Trees and chains; the central party is the server itself and passes nothing on.
+  Route down(const PartView& v, const MemberSet& owed, uint64_t) override {
+    const std::vector<uint32_t> ranks = owed.ranks();
+    Route route(ranks.size());
+    for (size_t i = 0; i < ranks.size(); ++i) route[i] = {ranks[ranks.size() - 1 - i], 0};
+    for (size_t i = 0; i < route.size(); ++i) {
+      if (route[i].rank >= members_) continue;
+      size_t end = route.size();  // of the tree that it is in
+      for (size_t j = 0; j < i; ++j)
+        if (j + route[j].below >= i) end = j + 1 + route[j].below;
+      route[i].below = uint32_t(draw(v, route[i].rank) % (end - i));
+    }
+    return route;
   }
   uint64_t bypass_us() const override { return 6000; }
 

@@ -46,7 +46,7 @@ Frame full_value() {
   Frame frame(FrameKind::value, 1, 0, 129);
   frame.flags = kEveryone;
   frame.codec = fourcc('F', 'P', '1', '6');
-  frame.forward = MemberSet::of(3);
+  frame.forward = {{3, 2}, {1, 1}, {300, 0}, {4, 0}};
   frame.body = Bytes::copy("xy");
   return frame;
 }
@@ -83,7 +83,7 @@ TEST_CASE("a message's bytes are these") {
   CHECK(packed({server(2).packed(), 1}, {full_push()}) ==
         "47 58 01 00 09 01 01 15 8e ac 02 02 05 52 41 57 20 02 02 04 05 04 61 62 63 64");
   CHECK(packed({server(0).packed(), 0}, {full_value()}) ==
-        "47 58 01 00 01 00 01 17 62 01 00 81 01 46 50 31 36 01 08 02 78 79");
+        "47 58 01 00 01 00 01 17 62 01 00 81 01 46 50 31 36 04 03 02 01 01 ac 02 00 04 00 02 78 79");
 }
 
 TEST_CASE("each kind of frame has its number for ever") {
@@ -127,7 +127,7 @@ TEST_CASE("what was packed is parsed again, field by field") {
   CHECK(frames[2].has(kEveryone));
   CHECK(frames[2].priority == 0);
   CHECK(frames[2].contributors.empty());
-  CHECK(frames[2].forward == MemberSet::of(3));
+  CHECK(frames[2].forward == Route{{3, 2}, {1, 1}, {300, 0}, {4, 0}});
 }
 
 TEST_CASE("a body at the limit stays in the head, one byte more is attached") {

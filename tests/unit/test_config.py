@@ -101,7 +101,7 @@ def test_parties_by_number_list_and_name():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (0, "topology.parties: 0 given, allowed is a number from 1 or a list of {name, workers, host}"),
+        (0, "topology.parties: 0 given, allowed is a number from 1 or a list of {name, workers, host, reachable}"),
         (-1, "topology.parties: -1 given, allowed is a number from 1"),
         ([], "topology.parties: [] given, allowed is a number from 1"),
         ("two", "topology.parties: 'two' given"),

@@ -125,11 +125,9 @@ typedef struct gx_host {
   void (*log)(const struct gx_host*, int level, const char* message); /* levels of Python's logging: 20 info, 30 ... */
   void (*metric)(const struct gx_host*, const char* name, double value); /* added up by name */
   uint64_t (*now_ns)(const struct gx_host*);                             /* the node's clock: virtual in tests */
-  /* Of schedulers and overlays; null for others. */
-  void (*set_timer)(const struct gx_host*, uint64_t at_ns, uint64_t cookie);
-  void (*wake)(const struct gx_host*, uint64_t key, uint32_t part,
-               uint32_t round); /* ask again about a part that waits */
-  gx_status (*send_control)(const struct gx_host*, uint32_t member, gx_bytes body, gx_error* err);
+  /* Of overlays; null for others. */
+  void (*wake)(const struct gx_host*, uint64_t key, uint32_t part); /* ask again about a part that is held */
+  void (*send_control)(const struct gx_host*, uint32_t node, gx_bytes words);
   void* private_data;
 } gx_host;
 
@@ -211,14 +209,6 @@ typedef struct gx_transport {
   void* private_data;
 } gx_transport;
 
-/* What became of a part; of overlays. */
-typedef struct gx_delivery {
-  uint32_t struct_size;
-  uint32_t part, round, member;
-  uint64_t key, bytes, rtt_ns;
-  uint8_t channel, applied;
-} gx_delivery;
-
 /* ---- scheduler: how tensors are cut, what goes first, how much may be in flight
  * --------------------------------------- */
 
@@ -242,22 +232,62 @@ typedef struct gx_scheduler {
 /* ---- overlay: who is the next hop, and where values merge
  * ------------------------------------------------------------- */
 
-enum { GX_HOP_SEND = 0, GX_HOP_MERGE_HERE = 1, GX_HOP_WAIT = 2, GX_HOP_DONE = 3 };
+/* Nodes of a domain: members by rank, servers by rank with this bit set. */
+#define GX_SERVER 0x80000000u
 
+/* Where an overlay's instance lives: one for each node and domain. */
+typedef struct gx_overlay_site {
+  uint32_t struct_size;
+  uint32_t self; /* a node */
+  uint32_t num_members, num_servers;
+  gx_tier tier;
+  const uint8_t* contributes; /* of each member: is it ever expected in a round? */
+  const uint8_t* reachable;   /* of each member: may others send to it? */
+} gx_overlay_site;
+
+/* What is merged at a node and not handed on. */
+typedef struct gx_held {
+  uint32_t struct_size;
+  uint32_t root;                /* the part's server */
+  const uint32_t* contributors; /* members (num_members: the central party), ascending */
+  size_t num_contributors;
+  uint64_t bytes; /* encoded */
+  uint64_t since_ns;
+} gx_held;
+
+enum { GX_HOP_SEND = 0, GX_HOP_WAIT = 1 };
 typedef struct gx_hop {
-  uint32_t kind, member;
+  uint32_t kind;
+  uint32_t node;     /* GX_HOP_SEND */
+  uint64_t until_ns; /* GX_HOP_WAIT: asked again then, when more is merged, or after wake() */
 } gx_hop;
 
+/* A member that gets a value, followed by the `below` ones that it passes it on to: trees in preorder. */
+typedef struct gx_step {
+  uint32_t member, below;
+} gx_step;
+
+/* The host merges, counts each contributor once, and goes straight to the root where an answer is late: what an
+ * overlay decides can make a round slow, never wrong. */
 typedef struct gx_overlay {
   uint32_t struct_size;
   uint32_t reserved;
-  /* contributors: bit i says that member i is already in this value */
-  gx_status (*next_hop)(struct gx_overlay*, const gx_slice*, gx_bytes contributors, gx_hop* out, gx_error*);
-  gx_status (*on_control)(struct gx_overlay*, uint32_t from, gx_bytes body, gx_error*);
-  void (*on_sent)(struct gx_overlay*, const gx_delivery*);
-  void (*on_member)(struct gx_overlay*, uint32_t member, int is_alive);
-  void (*on_timer)(struct gx_overlay*, uint64_t cookie);
-  void (*on_round_end)(struct gx_overlay*, uint64_t key, uint32_t round);
+  gx_status (*next_hop)(struct gx_overlay*, const gx_slice*, const gx_held*, gx_hop* out, gx_error*);
+  /* On the part's server: each of `owed` (ascending; num_members: the central party, which must come first and alone)
+   * exactly once in out[0 .. count-1]. */
+  gx_status (*route)(struct gx_overlay*, const gx_slice*, uint64_t bytes, const uint32_t* owed, size_t count,
+                     gx_step* out, gx_error*);
+  /* Without an answer for so long a contributor goes straight to the root. */
+  uint64_t (*bypass_ns)(struct gx_overlay*);
+  /* The rest may be null. */
+  void (*on_control)(struct gx_overlay*, uint32_t from, gx_bytes words); /* from the network: trust nothing */
+  void (*on_delivered)(struct gx_overlay*, uint32_t to, uint64_t bytes, uint64_t sent_ns);
+  void (*on_received)(struct gx_overlay*, uint32_t from, uint64_t bytes);
+  void (*on_answer)(struct gx_overlay*, const gx_slice*); /* a round that this node contributed to is over for it */
+  /* What this node contributed went straight to the root: an answer was late, or it can't be merged. */
+  void (*on_bypass)(struct gx_overlay*, const gx_slice*, uint32_t root);
+  void (*on_missed)(struct gx_overlay*, const gx_slice*, uint32_t member); /* a value that was routed didn't arrive */
+  void (*on_left)(struct gx_overlay*, uint32_t member);
   void (*release)(struct gx_overlay*);
   void* private_data;
 } gx_overlay;
@@ -271,7 +301,8 @@ typedef gx_status (*gx_make_transport)(void* user, const gx_host*, const gx_site
                                        gx_error*);
 typedef gx_status (*gx_make_scheduler)(void* user, const gx_host*, const gx_site*, gx_params, gx_scheduler* out,
                                        gx_error*);
-typedef gx_status (*gx_make_overlay)(void* user, const gx_host*, const gx_site*, gx_params, gx_overlay* out, gx_error*);
+typedef gx_status (*gx_make_overlay)(void* user, const gx_host*, const gx_overlay_site*, gx_params, gx_overlay* out,
+                                     gx_error*);
 
 typedef struct gx_registrar {
   uint32_t struct_size;
