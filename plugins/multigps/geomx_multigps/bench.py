@@ -25,6 +25,7 @@ LAYERS = [(f"layer{i}", elements) for i, elements in enumerate([4_000, 60_000, 2
 DENSE_BYTES_PER_S, BSC_BYTES_PER_S = 10e6, 0.2e6
 QUEUE_BYTES = 1e6
 WARM_UP = 1
+BALANCE_ROUNDS = 20
 
 
 def run(quick: bool) -> dict[str, Case]:
@@ -95,13 +96,16 @@ def _place_of(spec: NodeSpec) -> str:
 
 
 def balance() -> Case:
-    """The worst of the known models, dense and with bsc, with 2 and 4 servers, declared as a list."""
+    """The worst of the known models as they are placed, and of the seed's network as it was sent, dense and with bsc,
+    with 2 and 4 servers, declared as a list."""
     worst = {}
     for topology in ("multigps", "hips"):
         figures = {}
         for compression in ("none", "bsc"):
             for servers in (2, 4):
-                for model, held in _loads(topology, compression, servers).items():
+                loads = _loads(topology, compression, servers)
+                loads["seed_cnn as sent"] = _sent(topology, compression, servers)
+                for model, held in loads.items():
                     figures[model, compression, servers] = max(held) * servers / sum(held)
         worst[topology] = max(figures.values())
         if topology == "multigps":
@@ -125,4 +129,30 @@ def _loads(topology: str, compression: str, servers: int) -> dict[str, list[floa
             for shard in planner.shards(name, math.prod(dims), servers):
                 held[shard.server] += shard.length * width
         found[model] = held
+    return found
+
+
+def _sent(topology: str, compression: str, servers: int) -> list[float]:
+    """Bytes that each server was sent and has sent in rounds of the seed's network, framing included."""
+    from geomx.testing import LocalCluster
+    from geomx_multigps.models import MODELS
+
+    names = [name for name, _ in MODELS["seed_cnn"]]
+    config = {"topology": {"name": topology}, "compression": {"name": compression}}
+    with LocalCluster([1] * PARTIES, global_servers=servers, config=config) as cluster:
+
+        def work(store: Any) -> None:
+            draw = np.random.default_rng(store.global_rank)
+            outs = [np.zeros(dims, np.float32) for _, dims in MODELS["seed_cnn"]]
+            store.init(names, outs)
+            for _ in range(BALANCE_ROUNDS):
+                store.push_pull(names, [draw.standard_normal(out.shape, np.float32) for out in outs], outs)
+
+        cluster.run(work)
+        found = [0.0] * servers
+        for name, node in cluster.nodes.items():
+            for tier, to, _, account, _, _, payload, framing in node.ledger()["sent"]:
+                if tier == "wan" and account in ("up", "down"):
+                    server = name if account == "down" else to
+                    found[int(server[-1])] += payload + framing
     return found

@@ -63,6 +63,21 @@ def test_what_a_push_asks_for_counts_more_and_beyond_its_party(tmp_path):
         assert cluster.run(lambda w: overtakes(w, {"urgent": 7, "bulk": -7}, declared)) == [True]
 
 
+def test_by_hand_one_node_asks_for_it(tmp_path):
+    """As ENABLE_P3=1 on one node: it schedules on all."""
+    file = str(tmp_path / "links")
+    _core.make_wan_links(file, 2)
+    asked = {"scheduler.p3": "true", "scheduler.p3.part_elements": "2000", "scheduler.p3.credit_kb": "30"}
+
+    def change(spec):
+        return dataclasses.replace(
+            spec, links=file, settings={**spec.settings, **(asked if spec.name == "party0.server" else {})}
+        )
+
+    with LocalCluster([1], config={"network": {"rate_mbit": 40.0, "delay_ms": 2.0}}, change=change) as cluster:
+        assert cluster.run(lambda w: overtakes(w, EQUAL)) == [True]
+
+
 @pytest.mark.parametrize("busy", ["up", "down"])
 def test_it_overtakes_in_both_directions(tmp_path, busy):
     """Only one direction is slow."""
