@@ -255,6 +255,11 @@ class Scheduler:
         tier: "lan" or "wan". Between -2**30 and 2**30."""
         return -order
 
+    def part_length(self, line: Line, bytes_per_element: float) -> int:
+        """Elements of a tensor's part at most, 0: not cut. Asked once a key, by the authority. line: of the central
+        party's servers to the others; bytes_per_element: what one takes between parties, about."""
+        return self.part_elements
+
     def credit_bytes(self, tier: str, line: Line) -> int:
         """Bytes that may be on their way to a peer and not acknowledged; one message always may. line: the fastest
         and the longest of this node's ways in the tier."""

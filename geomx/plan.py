@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from geomx.api import Placement, Shard, Tensor
+from geomx.api import Placement, Scheduler, Shard, Tensor
+from geomx.config import CENTRAL
 from geomx.config.root import Config
 from geomx.errors import ConfigError
 from geomx.plugins import imported
+from geomx.schedulers import line_of
 
 if TYPE_CHECKING:
     from geomx import _core
@@ -90,18 +92,20 @@ def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "f
     """Elements of a part of this tensor at most, 0: not cut. The scheduler's plugin says; without one, the built-in's
     default. A transport that ranks or loses parts one by one may want shorter ones: so many that they take about its
     block_bytes on the wire."""
-    wanted = _scheduled(config)
+    width = config.compression.bytes_per_element(name, length, dtype)
+    wanted = _scheduled(config, width)
     if not (block := getattr(config.transport, "block_bytes", 0)):
         return wanted
-    width = config.compression.bytes_per_element(name, length, dtype)
     fitting = max(1, int(block / max(width, 1e-6) + 1e-6))
     return min(fitting, wanted) if wanted else fitting
 
 
-def _scheduled(config: Config) -> int:
+def _scheduled(config: Config, width: float) -> int:
     from geomx.config.techniques import Fifo
 
     for options in config.scheduler.values():
+        if isinstance(options, Scheduler):
+            return options.part_length(line_of(config, CENTRAL), width)
         if "scheduler" in getattr(options, "fills", ("scheduler",)):
             return int(options.part_elements)
     return Fifo().part_elements

@@ -7,7 +7,7 @@ from geomx.api import Line, Scheduler
 from geomx.config import CENTRAL, Config
 from geomx.errors import ConfigError
 from geomx.spec import NodeSpec
-from geomx.wan.plan import Wan, resolve
+from geomx.wan.plan import resolve
 
 MOST_RANK = 2**30
 
@@ -28,7 +28,7 @@ class Schedulers:
         """Asked by the core, once all settings are known. None: parts leave as pushes ask."""
         if self._options is None:
             return None
-        line = _line(resolve(self._config.network, self._config.topology), self._party) if tier == "wan" else Line()
+        line = line_of(self._config, self._party) if tier == "wan" else Line()
         return max(1, int(self._options.credit_bytes(tier, line)))
 
     def rank(self, name: str, order: int, length: int, tier: str) -> int:
@@ -40,8 +40,9 @@ class Schedulers:
         return found
 
 
-def _line(wan: Wan, party: str) -> Line:
-    """Of a party's node to the central party, or of a server of the central one to the parties, as emulated."""
+def line_of(config: Config, party: str) -> Line:
+    """Of a party's node to the central party, or of a server of the central one to the parties, as network= says."""
+    wan = resolve(config.network, config.topology)
     if party not in wan.parties:
         return Line()
     others = [p for p in wan.parties if p != CENTRAL] if party == CENTRAL else [CENTRAL]

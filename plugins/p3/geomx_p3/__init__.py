@@ -7,11 +7,19 @@ from geomx.api import Line, Scheduler, option
 
 BYTES_PER_ELEMENT = 4  # of a part that is not compressed
 UNKNOWN_WAN_BYTES = 2_000_000  # 320 Mbit/s at 50 ms
+PARTS_ON_THE_LINE = 16  # so many fit into the bandwidth-delay product
+SPARE_PARTS = 8  # in credit: it comes back by whole parts, behind those of the other direction
+LEAST_ELEMENTS = 2_000
 
 
 @dataclass
 class P3(Scheduler):
-    part_elements: int = option(40_000, "elements of a part at most: what is urgent waits for one part", at_least=1)
+    part_elements: int = option(
+        40_000,
+        "elements of a part at most; fewer where network= says that 16 parts of them don't fit into the "
+        "bandwidth-delay product",
+        at_least=1,
+    )
     credit_kb: int = option(
         0,
         "kilobytes on their way to a peer between parties, which nothing overtakes; 0: what network= needs to keep its "
@@ -21,6 +29,10 @@ class P3(Scheduler):
     )
     lan_credit_kb: int = option(1000, "the same inside a party", at_least=1)
 
+    def part_length(self, line: Line, bytes_per_element: float) -> int:
+        on_the_line = line.bytes_per_s * line.round_trip_s / PARTS_ON_THE_LINE / max(bytes_per_element, 1e-6)
+        return min(self.part_elements, max(LEAST_ELEMENTS, int(on_the_line))) if on_the_line else self.part_elements
+
     def credit_bytes(self, tier: str, line: Line) -> int:
         if tier == "lan":
             return self.lan_credit_kb * 1000
@@ -28,5 +40,5 @@ class P3(Scheduler):
             return self.credit_kb * 1000
         if not line.bytes_per_s:
             return UNKNOWN_WAN_BYTES
-        # Credit comes back by whole parts: one arrives while another's acknowledgement travels.
-        return int(line.bytes_per_s * line.round_trip_s) + 2 * self.part_elements * BYTES_PER_ELEMENT
+        part_bytes = self.part_length(line, BYTES_PER_ELEMENT) * BYTES_PER_ELEMENT
+        return int(line.bytes_per_s * line.round_trip_s) + SPARE_PARTS * part_bytes

@@ -63,6 +63,21 @@ def test_what_a_push_asks_for_counts_more_and_beyond_its_party(tmp_path):
         assert cluster.run(lambda w: overtakes(w, {"urgent": 7, "bulk": -7}, declared)) == [True]
 
 
+def test_by_hand_one_node_asks_for_it(tmp_path):
+    """As ENABLE_P3=1 on one node: it schedules on all."""
+    file = str(tmp_path / "links")
+    _core.make_wan_links(file, 2)
+    asked = {"scheduler.p3": "true", "scheduler.p3.part_elements": "2000", "scheduler.p3.credit_kb": "30"}
+
+    def change(spec):
+        return dataclasses.replace(
+            spec, links=file, settings={**spec.settings, **(asked if spec.name == "party0.server" else {})}
+        )
+
+    with LocalCluster([1], config={"network": {"rate_mbit": 40.0, "delay_ms": 2.0}}, change=change) as cluster:
+        assert cluster.run(lambda w: overtakes(w, EQUAL)) == [True]
+
+
 @pytest.mark.parametrize("busy", ["up", "down"])
 def test_it_overtakes_in_both_directions(tmp_path, busy):
     """Only one direction is slow."""
@@ -112,10 +127,20 @@ def test_opposite_orders_with_a_credit_of_one_part(compression, transport):
 
 def test_credit_follows_the_line():
     line = Line(bytes_per_s=10e6, round_trip_s=0.05)
-    assert P3().credit_bytes("wan", line) == 500_000 + 2 * 160_000
+    assert P3().credit_bytes("wan", line) == 500_000 + 8 * 4 * 7812
     assert P3().credit_bytes("wan", Line()) == 2_000_000
     assert P3(credit_kb=7).credit_bytes("wan", line) == 7_000
     assert P3().credit_bytes("lan", Line()) == 1_000_000
+
+
+def test_short_lines_get_short_parts():
+    line = Line(bytes_per_s=10e6, round_trip_s=0.05)
+    assert P3().part_length(line, 4) == 7812
+    assert P3().part_length(line, 0.06) == 40_000
+    assert P3().part_length(Line(), 4) == P3().part_length(Line(10e6, 0), 4) == 40_000
+    assert P3().part_length(Line(10e6, 1e-4), 4) == 2_000
+    network = {"name": "continental"}
+    assert part_length(load({"scheduler": {"p3": {"part_elements": 9}}, "network": network}), "w", 100, "float32") == 9
 
 
 def test_layers_rank_by_declaration():
