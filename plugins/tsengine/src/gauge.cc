@@ -6,28 +6,22 @@
 namespace tsengine {
 namespace {
 
-constexpr uint64_t kSmall = 4 * 1024;     // of a message: latency would be measured
-constexpr uint64_t kShortNs = 1'000'000;  // the clock's grain and a busy loop would be measured
-constexpr uint64_t kHistoryNs = 30'000'000'000;
+constexpr uint64_t kSmall = 4 * 1024;  // of what was sent: latency would be measured
+constexpr uint64_t kEnoughNs =
+    200'000'000;  // receivers' queues would be measured, which hold acknowledgements back in bunches
 constexpr double kLeast = 1000, kPerOctave = 9;
 
 }  // namespace
 
 double Delivered::add(uint64_t bytes, uint64_t sent_ns, uint64_t now_ns) {
-  total_ += bytes;
-  uint64_t before = base_;
-  for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
-    if (mark->at_ns > sent_ns) continue;
-    before = mark->total;
-    break;
-  }
-  marks_.push_back({now_ns, total_});
-  while (marks_.size() > 4096 || marks_.front().at_ns + kHistoryNs < now_ns) {
-    base_ = marks_.front().total;
-    marks_.pop_front();
-  }
-  if (bytes < kSmall || now_ns < sent_ns + kShortNs) return 0;
-  return double(total_ - before) * 1e9 / double(now_ns - sent_ns);
+  const uint64_t since_ns = std::max(sent_ns, last_ns_);
+  last_ns_ = now_ns;
+  bytes_ += bytes;
+  busy_ns_ += now_ns > since_ns ? now_ns - since_ns : 0;
+  if (busy_ns_ < kEnoughNs) return 0;
+  const double rate = bytes_ < kSmall ? 0 : double(bytes_) * 1e9 / double(busy_ns_);
+  bytes_ = busy_ns_ = 0;
+  return rate;
 }
 
 uint8_t code_of(double rate) {

@@ -1,9 +1,6 @@
 // What a node's link can carry, from what it did carry: the most of the recent past.
 #pragma once
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <vector>
 
 namespace tsengine {
 
@@ -25,19 +22,15 @@ class Peak {
   double now_ = 0, before_ = 0;
 };
 
-// Delivery rate as congestion control measures it (Cardwell et al., BBR, 2016): what was acknowledged while a message
-// was on its way, over how long that was. Right for one message on an idle link and for many on a busy one.
+// What was acknowledged, over the time in which anything was on its way: right for a link that is kept busy, too little
+// for one that carries a message now and then, where the largest sample counts.
 class Delivered {
  public:
-  // Returns the rate in bytes/s, or 0 where the message is too small or too quick to tell.
+  // Returns a rate in bytes/s now and then, else 0.
   double add(uint64_t bytes, uint64_t sent_ns, uint64_t now_ns);
 
  private:
-  struct Mark {
-    uint64_t at_ns, total;
-  };
-  std::deque<Mark> marks_;
-  uint64_t total_ = 0, base_ = 0;  // base_: before the first mark
+  uint64_t bytes_ = 0, busy_ns_ = 0, last_ns_ = 0;
 };
 
 // A rate in one byte, within 4 %; 0: unknown.

@@ -139,7 +139,7 @@ TEST_CASE("a link that got slower is believed within six rounds") {
 TEST_CASE("rates are what links carried, one message or many under way") {
   Delivered one, many;
   double rate = 0;
-  for (uint64_t i = 0; i < 5; ++i) rate = one.add(kPart, i * 1'000'000'000, i * 1'000'000'000 + 100'000'000);
+  for (uint64_t i = 0; i < 6; ++i) rate = one.add(kPart, i * 1'000'000'000, i * 1'000'000'000 + 100'000'000);
   CHECK(rate == doctest::Approx(10e6));
   for (uint64_t i = 1; i <= 20; ++i) rate = many.add(kPart, 0, i * 100'000'000);  // all were given at once
   CHECK(rate == doctest::Approx(10e6));
