@@ -11,8 +11,8 @@ from geomx.errors import ConfigError
 from geomx.frameworks import numpy as framework
 from geomx.kv import Error
 from geomx.spec import NodeSpec
-from geomx.tasks import Data
-from geomx.train import run_worker, weights_hash
+from geomx.tasks import Batch, Data
+from geomx.train import Loop, run_worker, weights_hash
 
 
 def config(framework="numpy", where="server", optimizer=None, **task):
@@ -142,3 +142,47 @@ def test_gradients_of_the_reference_model_are_right():
 def test_the_hash_depends_on_values_and_order():
     a, b = np.ones(2, np.float32), np.zeros(2, np.float32)
     assert weights_hash([a, b]) != weights_hash([b, a]) == weights_hash([b.copy(), a.copy()])
+
+
+class Rounds:
+    """A store that says what was begun and waited for, in order."""
+
+    waits_by_itself = False
+    trains, global_rank, gradients_ready_at = True, 1, 0.0
+
+    def __init__(self):
+        self.events = []
+
+    def start_round(self, key, value, out, priority):
+        self.events.append(("begin", key, priority))
+        return lambda: self.events.append(("wait", key))
+
+    def report(self, name, value):
+        pass
+
+
+def three_layers(overlap):
+    task = type("Task", (), {"data": None, "tensors": [(f"w{i}", (2,)) for i in range(3)], "compute_s": 0.0})()
+    store, model = Rounds(), framework.Tensors(task, 1, framework._no_step)
+    loop = Loop(store, model, task, lambda kind, row: None, on_server=True, scale=1.0, eval_every=0, overlap=overlap)
+    loop.step(Batch(None, None, 1))
+    first, store.events = store.events, []
+    need = model.watch.before
+    model.watch.before = lambda layer: (need(layer), store.events.append(("forward", layer)))
+    loop.step(Batch(None, None, 1))
+    return first, store.events
+
+
+def test_a_round_begins_with_its_gradient_and_is_waited_for_by_its_layer():
+    begun = [("begin", "w2", -2), ("begin", "w1", -1), ("begin", "w0", 0)]
+    first, second = three_layers("all")
+    assert first == begun
+    assert second == [("wait", "w0"), ("forward", 0), ("wait", "w1"), ("forward", 1), ("wait", "w2"), ("forward", 2),
+                      *begun]  # fmt: skip
+
+
+@pytest.mark.parametrize("overlap", ["backward", "none"])
+def test_without_overlap_all_rounds_are_over_before_the_next_pass(overlap):
+    first, second = three_layers(overlap)
+    assert first[3:] == [("wait", "w0"), ("wait", "w1"), ("wait", "w2")]
+    assert second[:3] == [("forward", 0), ("forward", 1), ("forward", 2)]
