@@ -11,7 +11,8 @@ import seed_page
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = {"run_vanilla_hips": "cnn.py", "run_bisparse_compression": "cnn_bsc.py", "run_fp16": "cnn_fp16.py",
-           "run_mixed_precision": "cnn_mpq.py"}  # fmt: skip
+           "run_mixed_precision": "cnn_mpq.py", "run_dgt": "cnn.py", "run_p3": "cnn.py",
+           "run_multi_gps": "cnn.py"}  # fmt: skip
 
 
 class AsPrinted(ast.NodeTransformer):
