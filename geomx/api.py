@@ -5,7 +5,8 @@ which points at a dataclass whose fields are the options (`option`). What the da
 the group:
 
     compression  the methods of `Compression`
-    transport    the methods of `Transport`; `lossy`: True if it may drop parts; `block_bytes`: wanted size of parts
+    transport    the methods of `Transport`; `lossy`: True if it may drop parts, `datagrams`: if their channels are
+                 datagrams; `block_bytes`: wanted size of parts
     scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`,
                  and the methods of `Scheduler` where it ranks, an "overlay" the methods of `Overlay`
     topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
@@ -220,7 +221,15 @@ class TransportChoice:
 class Transport:
     """Base of the options of a transport plugin. It serves between parties; inside one everything is reliable."""
 
-    lossy: ClassVar[bool] = False
+    @property
+    def lossy(self) -> bool:
+        """May a round close without some of the parts that were sent for it?"""
+        return False
+
+    @property
+    def datagrams(self) -> bool:
+        """Are its lossy channels datagrams, which a shaped link can lose?"""
+        return self.lossy
 
     def choice(self) -> TransportChoice | None:
         """None: the core's plain one."""

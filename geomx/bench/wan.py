@@ -16,8 +16,9 @@ import contextlib
 import itertools
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from geomx.bench import Case
@@ -44,15 +45,16 @@ BEST: dict[str, Any] = {
 }
 
 
-def run(quick: bool) -> dict[str, Case]:
+def run(quick: bool, names: Sequence[str] = ()) -> dict[str, Case]:
     """quick: the small model, few turns. Raises RuntimeError if a side fails, ConfigError where there can be no WAN."""
     if why := missing():
         raise ConfigError(f"bench wan: {why}")
     found: dict[str, Case] = {}
+    names = names or list(CASES)
     with field() as place:
         place.introduce()
-        for name, case in CASES.items():
-            found[name] = case(place, quick)
+        for name in names:
+            found[name] = CASES[name](place, quick)
             print(f"{name}: ours {found[name].ours:.4g}, theirs {found[name].theirs:.4g} {found[name].unit}",
                   file=sys.stderr, flush=True)  # fmt: skip
         place.conclude()
@@ -150,6 +152,7 @@ CASES: dict[str, Callable[[Field, bool], Case]] = {
     "best_time_to_accuracy": best_time_to_accuracy,
     "shaper_fidelity": shaper_fidelity,
 }
+ALONE: dict[str, Callable[[bool], dict[str, Case]]] = {name: partial(run, names=[name]) for name in CASES}
 
 
 def race(ours: Side, theirs: Side, turns: int, steps: int = 1) -> Case:

@@ -164,11 +164,16 @@ void Link::pump_peer(Peer& peer) {
   }
   drop_expired(peer);
   pump_ranked(peer, std::move(control));
-  if (peer.ranked.empty()) {
+  if (peer.ranked.empty() && !is_behind_reliable(peer)) {
     start_waits(peer);
     pump_lossy(peer);
   }
   pump_trailing(peer);
+}
+
+// Where a transport takes all that is reliable at once, what it has taken is still before what is droppable.
+bool Link::is_behind_reliable(const Peer& peer) const {
+  return transport_.room(peer.id, kBulk) == SIZE_MAX && peer.in_flight_bytes > kStreamLossyBytes;
 }
 
 // Small frames together; control that was given rides along in front.
@@ -176,7 +181,7 @@ void Link::pump_ranked(Peer& peer, std::vector<Frame> bundle) {
   bool carries_parts = false;
   size_t bytes = 0;
   while (!peer.ranked.empty()) {
-    const size_t room = transport_.room(peer.id);
+    const size_t room = transport_.room(peer.id, kBulk);
     const size_t size = peer.ranked.front().frame.body.size() + 16;
     const uint64_t in_flight = peer.in_flight_bytes + bytes;
     if (room <= bytes || (in_flight != 0 && in_flight + size > credit_bytes_)) break;
@@ -199,7 +204,7 @@ void Link::pump_lossy(Peer& peer) {
   const size_t max_bytes = transport_.max_datagram(peer.id);
   for (auto& [channel, frames] : peer.lossy) {
     while (!frames.empty()) {
-      if (transport_.room(peer.id) == 0) return;
+      if (transport_.room(peer.id, channel) == 0) break;
       if (max_bytes != 0) {
         pump_datagram(peer, channel, frames, max_bytes);
         continue;

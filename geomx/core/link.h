@@ -115,6 +115,7 @@ class Link {
   void pump();
   void pump_peer(Peer& peer);
   void pump_ranked(Peer& peer, std::vector<Frame> bundle);
+  bool is_behind_reliable(const Peer& peer) const;
   void pump_lossy(Peer& peer);
   void pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_bytes);
   void pump_trailing(Peer& peer);

@@ -9,8 +9,7 @@ namespace {
 
 constexpr double kSegment = 1448, kSegmentHeaders = 52;  // of 1,500 bytes: IP 20, TCP 20 and its timestamps 12
 constexpr uint32_t kMark = 0x50'4d'54'53;                // "STMP"
-
-bool is_stream(uint8_t channel) { return channel == 0 || channel == kBulk; }
+constexpr uint64_t kUnsentUs = 5000;  // of a lossy stream's link: more waits at its sender, as with a kernel's TCP
 
 }  // namespace
 
@@ -32,6 +31,36 @@ Shaper::~Shaper() { close(); }
 
 double Shaper::stream_bytes(size_t size) {
   return double(size) + kSegmentHeaders * double((size + size_t(kSegment) - 1) / size_t(kSegment));
+}
+
+Status Shaper::open_channels(const LossyChannels& channels) {
+  are_streams_ = channels.are_streams;
+  return inner_->open_channels(channels);
+}
+
+void Shaper::on_room(std::function<void(PeerId)> handler) {
+  inner_->on_room(handler);
+  on_room_ = std::move(handler);
+}
+
+size_t Shaper::room(PeerId peer, uint8_t channel) const {
+  const bool is_lossy_stream = are_streams_ && channel != 0 && channel != kBulk;
+  return is_lossy_stream && waiting_us() > kUnsentUs ? 0 : inner_->room(peer, channel);
+}
+
+// How long our access link is taken.
+uint64_t Shaper::waiting_us() const {
+  const uint64_t now_us = reactor_.now_us(), busy_us = links_->busy_until_us(shape_.party, LinkSide::up);
+  return busy_us <= now_us ? 0 : busy_us - now_us;
+}
+
+void Shaper::wait_for_room(PeerId peer) {
+  if (waiting_us() <= kUnsentUs || !without_room_.insert(peer).second) return;
+  later(reactor_.now_us() + waiting_us() - kUnsentUs, [this, peer] {
+    without_room_.erase(peer);
+    if (waiting_us() > kUnsentUs) return wait_for_room(peer);  // another node of the party was faster
+    if (on_room_) on_room_(peer);
+  });
 }
 
 size_t Shaper::max_datagram(PeerId peer) const {
@@ -77,6 +106,7 @@ void Shaper::send(PeerId to, uint8_t channel, Message message) {
   }
   message.attachments.push_back(Bytes::copy(&stamp, sizeof(stamp)));
   inner_->send(to, channel, std::move(message));
+  if (are_streams_) wait_for_room(to);
 }
 
 // ---- receiving -----------------------------------------------------------------------------------------------------

@@ -5,11 +5,12 @@
 // behind the message; the receiver holds the message for the path's delay and for the time in which it passes its own
 // access link. Bytes follow each other through both links (a message need not be in before it goes on), and nothing is
 // held twice. Times are the host's clock, so all nodes must be on one host; nodes of one party don't feel any of it.
-// A message of the reliable channel is as large as TCP/IP would make it and keeps its order; one of a lossy channel is
-// a packet: it may be lost, meet a full queue and be overtaken.
+// A message of a stream is as large as TCP/IP would make it and keeps its order; one of a channel of datagrams is a
+// packet: it may be lost, meet a full queue and be overtaken.
 #pragma once
 #include <deque>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 #include "reactor.h"
@@ -34,10 +35,10 @@ class Shaper : public Transport {
   size_t overhead_to(PeerId peer, uint8_t channel, const Message& message) const override {
     return inner_->overhead_to(peer, channel, message);
   }
-  Status open_channels(const LossyChannels& channels) override { return inner_->open_channels(channels); }
+  Status open_channels(const LossyChannels& channels) override;
   size_t max_datagram(PeerId peer) const override;
-  size_t room(PeerId peer) const override { return inner_->room(peer); }
-  void on_room(std::function<void(PeerId)> handler) override { inner_->on_room(std::move(handler)); }
+  size_t room(PeerId peer, uint8_t channel) const override;
+  void on_room(std::function<void(PeerId)> handler) override;
   std::map<std::string, double> figures() const override { return inner_->figures(); }
   bool is_lost(PeerId peer) const override;
   void set_linger_ms(int linger_ms) override { inner_->set_linger_ms(linger_ms); }
@@ -68,6 +69,9 @@ class Shaper : public Transport {
   void take_in(PeerId from, uint8_t channel, Message message);
   void on_stamped(PeerId from, uint8_t channel, const Stamp& stamp, Message message);
   void lose(PeerId peer, const std::string& why);
+  bool is_stream(uint8_t channel) const { return channel == 0 || channel == kBulk || are_streams_; }
+  uint64_t waiting_us() const;
+  void wait_for_room(PeerId peer);
   void wait_for_first(PeerId from);
   uint64_t pass_down(const Held& held);
   void hand_over(PeerId from, Held held);
@@ -83,6 +87,9 @@ class Shaper : public Transport {
   Receiver receiver_;
   OnRefused on_refused_;
   OnLost on_lost_;
+  std::function<void(PeerId)> on_room_;
+  bool are_streams_ = false;       // the lossy channels
+  std::set<PeerId> without_room_;  // who are told when there is some again
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<uint32_t, LossProcess> losses_;  // by the sender's party
   std::mt19937_64 random_;
