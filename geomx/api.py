@@ -274,6 +274,11 @@ class Scheduler:
         and the longest of this node's ways in the tier."""
         raise NotImplementedError
 
+    def credit_grows(self, tier: str, line: Line) -> bool:
+        """True: `credit_bytes` is the least, and what is measured of a peer comes on top: 1.25 times the rate that its
+        acknowledgements show, times the shortest round trip."""
+        return False
+
 
 # --- overlay ----------------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ def test_what_has_not_left_a_stream_in_time_goes_into_the_next_round(tmp_path):
     """A slow link, and hardly any patience: half of the parts are droppable, and not all of them get out."""
     file = str(tmp_path / "links")
     _core.make_wan_links(file, 2)
-    config = {"transport": transport(mode="tcp", k=0.2, wait_ms=10.0, deadline_ms=10.0),
+    config = {"transport": transport(mode="tcp", k=0.2, wait_ms=150.0, deadline_ms=10.0),
               "network": {"rate_mbit": 4.0, "delay_ms": 1.0}}  # fmt: skip
     with LocalCluster([1], config=config, change=lambda spec: dataclasses.replace(spec, links=file)) as cluster:
         results = summed(cluster, rounds=12, length=30_000)

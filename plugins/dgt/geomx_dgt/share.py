@@ -1,13 +1,12 @@
 """One flow of ours beside one of TCP over cubic and one over bbr, on one loss-free link: what each gets."""
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
+from geomx.bench.wan_sides import Job, Ours
 from geomx.config.network import Network
 from geomx.config.topology import Hips
 from geomx.wan.plan import resolve
@@ -53,19 +52,23 @@ except OSError:
 """
 
 
+class Busy(Ours):
+    """A cluster whose worker always has something to send."""
+
+    def _arguments(self, kind: str, job: Job) -> list[str]:
+        return ["-m", "geomx_dgt.share_worker"]
+
+
 def measure(rate_mbit: float, delay_ms: float, slices: int) -> list[dict[str, float]]:
     """Bytes/s of each flow in each SLICE_S since the last of them began: cubic, bbr, and ours, headers included."""
-    topology = Hips(parties=1, workers=1)
-    wan = resolve(Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms), topology)
+    wan = resolve(Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms), Hips(parties=1, workers=1))
     router = Router(wan, "cubic", 1)
     started: list[subprocess.Popen[Any]] = []
-    directory = tempfile.mkdtemp(prefix="geomx-bench-")
+    side = None
     try:
-        job = subprocess.Popen(_job(router, wan, directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        started.append(job)
-        while router.interface_bytes("party0")[0] < 5_000_000:  # it sends
-            if job.poll() is not None:
-                raise RuntimeError("the run of ours ended before it sent anything")
+        side = Busy(router, wan, Job(1, "", 0.1), transport={"name": "dgt"})
+        side.workers[0].answer()  # it begins
+        while router.interface_bytes("party0")[0] < 20_000_000:
             time.sleep(0.2)
         central = address(wan, "central")
         sink = _python(router, "central", SINK, central, PORT, SLICE_S, slices, *CONTROLS)
@@ -81,28 +84,17 @@ def measure(rate_mbit: float, delay_ms: float, slices: int) -> list[dict[str, fl
             rates = {"dgt": now - before - sum(tcp.values()), **tcp}
             found.append({name: count / SLICE_S for name, count in rates.items()})
             before = now
-        if job.poll() is not None:
-            raise RuntimeError("the run of ours ended before the others")
     finally:
         for process in started:
             process.terminate()
         for process in started:
             process.wait()
+        if side is not None:
+            side.stop()
         router.close()
-        shutil.rmtree(directory, ignore_errors=True)
     return found
 
 
 def _python(router: Router, party: str, code: str, *arguments: object) -> "subprocess.Popen[Any]":
     command = [*router.prefix(party), sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def _job(router: Router, wan: Any, directory: str) -> list[str]:
-    """100 MB a round, one round after the other: it always has something to send."""
-    prefixes = ",".join(f"{p}:[{','.join(repr(word) for word in router.prefix(p))}]" for p in wan.parties)
-    hosts = ",".join(f"{p}:{address(wan, p)}" for p in wan.parties)
-    return [sys.executable, "-m", "geomx.run", "transport=dgt", "launcher=local", "task=synthetic",
-            "task.max_rounds=1000", "topology.parties=1", "topology.workers=1", "tracking=none", "framework=numpy",
-            f"hydra.run.dir={directory}", f"launcher.exec_prefix={{{prefixes}}}",
-            f"topology.hosts={{{hosts}}}"]  # fmt: skip
