@@ -5,7 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
-#include "identity_codec.h"
+#include "core/identity_codec.h"
 
 namespace nb = nanobind;
 
