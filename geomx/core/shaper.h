@@ -10,8 +10,8 @@
 #pragma once
 #include <deque>
 #include <memory>
-#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "reactor.h"
 #include "transport.h"
@@ -37,6 +37,8 @@ class Shaper : public Transport {
   }
   Status open_channels(const LossyChannels& channels) override;
   size_t max_datagram(PeerId peer) const override;
+  // Where there are lossy channels, what our access link's queue should take: more would be dropped there, whatever its
+  // rank. Streams are held back by nothing but the credit, as over a kernel's TCP.
   size_t room(PeerId peer, uint8_t channel) const override;
   void on_room(std::function<void(PeerId)> handler) override;
   std::map<std::string, double> figures() const override { return inner_->figures(); }
@@ -69,16 +71,17 @@ class Shaper : public Transport {
   void take_in(PeerId from, uint8_t channel, Message message);
   void on_stamped(PeerId from, uint8_t channel, const Stamp& stamp, Message message);
   void lose(PeerId peer, const std::string& why);
-  bool is_stream(uint8_t channel) const { return channel == 0 || channel == kBulk || are_streams_; }
-  uint64_t waiting_us() const;
-  void wait_for_room(PeerId peer);
   void wait_for_first(PeerId from);
   uint64_t pass_down(const Held& held);
+  void charge_acknowledgements(uint32_t from, double bytes);
+  double backlog_bytes(double bytes_per_s) const;
+  bool is_stream(uint8_t channel) const { return channel == 0 || channel == kBulk || are_streams_; }
+  void wake_when_there_is_room(PeerId peer, double bytes_per_s, double limit) const;
   void hand_over(PeerId from, Held held);
   double rate(const std::vector<double>& by_party, uint32_t party) const;
   const WanTraceRow* row() const;
   uint64_t delay_us(const WanPath& path);
-  void later(uint64_t when_us, Task task);
+  void later(uint64_t when_us, Task task) const;
 
   Reactor& reactor_;
   std::unique_ptr<Transport> inner_;
@@ -87,9 +90,9 @@ class Shaper : public Transport {
   Receiver receiver_;
   OnRefused on_refused_;
   OnLost on_lost_;
+  bool are_streams_ = false;  // the lossy channels
   std::function<void(PeerId)> on_room_;
-  bool are_streams_ = false;       // the lossy channels
-  std::set<PeerId> without_room_;  // who are told when there is some again
+  mutable std::unordered_set<PeerId> without_room_;  // who will be told
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<uint32_t, LossProcess> losses_;  // by the sender's party
   std::mt19937_64 random_;
