@@ -61,12 +61,13 @@ class Busy(Ours):
 
 def measure(rate_mbit: float, delay_ms: float, slices: int) -> list[dict[str, float]]:
     """Bytes/s of each flow in each SLICE_S since the last of them began: cubic, bbr, and ours, headers included."""
-    wan = resolve(Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms), Hips(parties=1, workers=1))
+    network = Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms)
+    wan = resolve(network, Hips(parties=1, workers=1))
     router = Router(wan, "cubic", 1)
     started: list[subprocess.Popen[Any]] = []
     side = None
     try:
-        side = Busy(router, wan, Job(1, "", 0.1), transport={"name": "dgt"})
+        side = Busy(router, network, wan, Job(1, "", 0.1), transport={"name": "dgt"})
         side.workers[0].answer()  # it begins
         while router.interface_bytes("party0")[0] < 20_000_000:
             time.sleep(0.2)

@@ -119,11 +119,12 @@ def measure_netns(scheduler: str, overlap: str, iterations: int, options: dict[s
             return ["-m", "geomx_p3.bench_worker", overlap, str(iterations)]
 
     parties: list[Any] = [{"name": "a"}, {"name": "b"}]
-    wan = resolve(Network(**NETWORK), Hips(parties=parties))
+    network = Network(**NETWORK)
+    wan = resolve(network, Hips(parties=parties))
     router = Router(wan, CONGESTION, 1)
     side = None
     try:
-        side = Layered(router, wan, Job(1, "", 0.01), network=NETWORK, scheduler={scheduler: options or {}},
+        side = Layered(router, network, wan, Job(1, "", 0.01), scheduler={scheduler: options or {}},
                        sync={"name": "fsa", "optimizer": OPTIMIZER})  # fmt: skip
         answers = [worker.answer() for worker in side.workers]
     finally:
