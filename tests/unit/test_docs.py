@@ -197,7 +197,8 @@ def accept_module(module, given):
     if module in ("geomx.run", "geomx.plan"):
         accept_run(given)
     elif module == "geomx.bench":
-        assert set(given) <= {*bench.names(), "--quick", "--list"}
+        cases = bench.cases_of(bench.find(given[0])) if given and given[0] in bench.names() else ()
+        assert set(given) <= {*bench.names(), "--quick", "--list", "--case", *cases}
     elif module == "geomx.reference":
         assert given[:1] == ["--write"] or all(map(reference.block, given))
     elif module == "geomx.exec":
