@@ -14,7 +14,7 @@ from geomx.api import Launcher
 from geomx.config import load
 from geomx.launch.cluster import cluster
 from geomx.testing.plugin_suite import PluginSuite
-from geomx.testing.runs import SMALL, Run
+from geomx.testing.runs import NODES, SMALL, Run
 
 # A worker that is up and does nothing; told to, the first one of a party ends with exit code 3.
 SCRIPT = """
@@ -89,8 +89,8 @@ class LauncherSuite(PluginSuite):
     def _sleeping(self, folder: Path) -> list[str]:
         file = folder / "sleeping.py"
         file.write_text(SCRIPT)
-        where = ["topology.parties=1", "topology.workers=2", "tracking=none"]
-        return [*where, "task=script", f"task.script={file}", *self._words()]
+        quick = ["tracking=none", "launcher.stop_s=1"]
+        return [*NODES, "task=script", f"task.script={file}", *self._words(), *quick]
 
     def _made(self) -> Launcher:
         config = load({**self.config(), "topology": {"name": "hips", "parties": 1}})

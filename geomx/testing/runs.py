@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-SMALL = ("framework=numpy", "task.max_rounds=5", "task.eval_every=0", "topology.parties=1", "topology.workers=2")
+NODES = ("topology=flat", "topology.parties=1", "topology.workers=2")  # as few as can be
+SMALL = (*NODES, "framework=numpy", "task.max_rounds=5", "task.eval_every=0")
 DEADLINE_S = 60.0
 
 

@@ -19,10 +19,11 @@ from geomx.testing.placement_suite import PlacementSuite
 from geomx.testing.plugin_suite import PluginSuite
 from geomx.testing.policy_suite import PolicySuite, choices, codec_of
 from geomx.testing.scheduler_suite import SchedulerSuite
+from geomx.testing.task_suite import TaskSuite
 from geomx.testing.transport_suite import TransportSuite
 
 SUITES = {"compression": PolicySuite, "transport": TransportSuite, "topology": PlacementSuite,
-          "tracking": ObserverSuite, "launcher": LauncherSuite}  # fmt: skip
+          "tracking": ObserverSuite, "launcher": LauncherSuite, "task": TaskSuite}  # fmt: skip
 
 DRAIN = 2000  # rounds that a residual has, where nobody promises less
 
