@@ -59,6 +59,7 @@ class Built:
         except ConfigError as e:
             self.node.fail(str(e))
             raise
+        log.info("agreed by all: %s", "; ".join(f"{name}={value}" for name, value in sorted(self.settings.items())))
         self._reporter.send("joined", {"name": self.node.name, "rank": self.node.rank})
         return self.settings
 
@@ -114,7 +115,7 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
     node.set_planner(planner)
     node.set_policy(_policy(codecs))
     node.set_transport(transports.choose)
-    node.set_scheduler(schedulers.credit_bytes, schedulers.rank)
+    node.set_scheduler(schedulers.credit, schedulers.rank)
     node.set_overlay(overlays.choose)
     node.on_configure(configured)
     reporter = reporter or Reporter(spec)

@@ -18,19 +18,20 @@ void check(const Handle::Result& result);
 [[noreturn]] void refuse(const std::string& why);
 void look_at_signals();  // Ctrl-C must end a call that waits
 
-// A Python function's own exception, as a sentence. Takes the GIL.
+// A Python function's own exception, as a sentence that begins with `who`. Takes the GIL.
 template <typename Call>
-Status guarded(const std::string& who, Call call) {
+Status guarded(const std::string& who, Call&& call) {
   namespace nb = nanobind;
   const nb::gil_scoped_acquire gil;
+  const std::string begin = who.empty() ? "" : who + ": ";
   try {
     call();
     return {};
   } catch (nb::python_error& e) {
-    return Status::error(who + ": " + nb::cast<std::string>(nb::str(e.type().attr("__name__"))) + ": " +
+    return Status::error(begin + nb::cast<std::string>(nb::str(e.type().attr("__name__"))) + ": " +
                          nb::cast<std::string>(nb::str(e.value())));
   } catch (const std::exception& e) {
-    return Status::error(who + ": " + e.what());
+    return Status::error(begin + e.what());
   }
 }
 
