@@ -7,12 +7,13 @@ class TestMine(TaskSuite):
 import dataclasses
 import hashlib
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
 
 from geomx import plugins
-from geomx.tasks import Batch, Data, Task
+from geomx.tasks import Data, Task
 from geomx.testing.plugin_suite import PluginSuite, elsewhere
 from geomx.testing.training import Config
 
@@ -73,7 +74,7 @@ class TaskSuite(PluginSuite):
             pytest.skip("it has no data")
         return data
 
-    def _steps(self, rank: int, world: int) -> list[Batch]:
+    def _steps(self, rank: int, world: int) -> list[Any]:
         return list(islice(self._task().batches(rank, world, 1), STEPS))
 
 
