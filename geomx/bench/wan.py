@@ -11,7 +11,7 @@ MXNet is at its best (over cubic its four flows meet at the server's link again 
 
 tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers against MXNet's one
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
-best_time_to_accuracy  seconds of training until 90 % of the test set are right; ours with BEST
+best_time_to_accuracy  seconds of training until 90 % of the test set are right for the first time; ours with BEST
 shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper
 vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D ms, in CURVE:
                        the last one is a fast local network, where two tiers and compression cost more than they save
@@ -41,12 +41,20 @@ CURVE = ((10.0, 50.0), (100.0, 10.0), (500.0, 0.0))  # Mbit/s, one way ms
 CONGESTION = "bbr"
 LARGE, SMALL = "large", "seed"  # 5.0 and 0.18 million parameters
 LEARNING_RATE = 0.001
-GOAL = 0.90
+GOALS = (0.80, 0.85, 0.90)  # all are told, the last one is the case
 MOST_STEPS = 200
 TURNS, QUICK_TURNS = 5, 2
-# The optimizer is on the workers: weights, which a server's would send down, can't be sparse.
+# Sparser than this, Adam takes so many more steps that rounds of a shorter time don't make up for it; the first ones
+# decide most, and the small convolutions cost nothing as halves. The optimizer is on the workers: sums stay sparse.
 BEST: dict[str, Any] = {
-    "compression": {"name": "mpq", "ratio": 0.1, "value_bits": 8},
+    "compression": {
+        "name": "mpq",
+        "ratio": 0.1,
+        "value_bits": 8,
+        "warmup_rounds": 10,
+        "warmup_ratio": 0.5,
+        "size_lower_bound": 20_000,
+    },
     "sync": {"name": "fsa", "optimizer": {"name": "adam", "where": "worker", "learning_rate": LEARNING_RATE}},
 }
 
@@ -212,12 +220,16 @@ def tell_computing(side: Side, found: Case) -> None:
 
 
 def time_to(side: Side, name: str) -> float:
-    """Seconds of training, evaluations left out; the first step, with which the side got ready, is not in it."""
-    seconds, steps = 0.0, 1
-    while (accuracy := side.accuracy()) < GOAL:
+    """Seconds of training until the last goal is reached for the first time, evaluations left out; the first step, with
+    which the side got ready, is not in it."""
+    seconds, steps, goals = 0.0, 1, list(GOALS)
+    while True:
+        accuracy = side.accuracy()
+        while goals and accuracy >= goals[0]:
+            say(f"  {name}: {goals.pop(0):.0%} after {steps} steps, {seconds:.1f} s")
+        if not goals:
+            return seconds
         if steps >= MOST_STEPS:
-            raise RuntimeError(f"{name}: {accuracy:.1%} after {steps} steps, wanted were {GOAL:.0%}")
+            raise RuntimeError(f"{name}: {accuracy:.1%} after {steps} steps, wanted were {goals[0]:.0%}")
         seconds += side.steps(1)
         steps += 1
-    say(f"  {name}: {steps} steps, {seconds:.1f} s to {accuracy:.1%}")
-    return seconds
