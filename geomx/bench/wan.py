@@ -23,6 +23,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from geomx.bench import Case
@@ -189,6 +190,16 @@ CASES: dict[str, Callable[[Place, bool], Case]] = {
     "best_time_to_accuracy": best_time_to_accuracy,
     "shaper_fidelity": shaper_fidelity,
 }
+
+
+def alone(name: str, quick: bool) -> dict[str, Case]:
+    if why := missing():
+        raise ConfigError(f"bench wan: {why}")
+    with place(RATE_MBIT, DELAY_MS) as there:
+        return {name: CASES[name](there, quick)}
+
+
+ALONE: dict[str, Callable[[bool], dict[str, Case]]] = {name: partial(alone, name) for name in CASES}
 
 
 def curve(there: Place) -> dict[str, Case]:

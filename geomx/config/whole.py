@@ -151,10 +151,10 @@ def _check_network(config: Config) -> None:
     network, launcher = f"network={config.network.name}", config.launcher
     if wan.is_plain or getattr(launcher, "engine", "shaper") != "shaper":
         return
-    if wan.is_lossy and not getattr(config.transport, "lossy", False):
+    if wan.is_lossy and not getattr(config.transport, "datagrams", False):
         raise Forbidden(
             f"{network} with loss does not go with launcher={launcher.name}: what streams make of lost packets needs "
-            "the kernel's TCP; use launcher=netns, a transport with lossy channels, or no loss (network.loss=0)"
+            "the kernel's TCP; use launcher=netns, a transport with datagrams, or no loss (network.loss=0)"
         )
     if wan.priorities:
         raise Forbidden(
