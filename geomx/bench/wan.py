@@ -13,8 +13,9 @@ tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers agains
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
 best_time_to_accuracy  seconds of training until 90 % of the test set are right for the first time; ours with BEST
 shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper
-vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D ms, in CURVE:
-                       the last one is a fast local network, where two tiers and compression cost more than they save
+vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D, in CURVE: the
+                       last one is a fast local network, where two tiers and compression cost more than they save.
+                       Alone: --case curve
 """
 
 import contextlib
@@ -73,10 +74,8 @@ def run(quick: bool) -> dict[str, Case]:
     with place(RATE_MBIT, DELAY_MS) as there:
         for name, case in CASES.items():
             keep(name, case(there, quick))
-    for rate_mbit, delay_ms in CURVE[-1:] if quick else CURVE:
-        with place(rate_mbit, delay_ms) as there:
-            for name, measured in curve(there).items():
-                keep(f"{name}_{rate_mbit:g}mbit_{2 * delay_ms:g}ms", measured)
+    for name, measured in curve(quick).items():
+        keep(name, measured)
     return found
 
 
@@ -199,17 +198,23 @@ def alone(name: str, quick: bool) -> dict[str, Case]:
         return {name: CASES[name](there, quick)}
 
 
-ALONE: dict[str, Callable[[bool], dict[str, Case]]] = {name: partial(alone, name) for name in CASES}
-
-
-def curve(there: Place) -> dict[str, Case]:
-    """Both of ours against MXNet at another rate and delay, with the small model."""
-    job = Job(2, SMALL, LEARNING_RATE)
-    with there.ours(job) as vanilla, there.ours(job, **BEST) as best, there.stock(job) as theirs:
-        there.choose_way(theirs)
-        found = {"vanilla": race(vanilla, theirs, TURNS), "best": race(best, theirs, TURNS)}
-        tell_computing(vanilla, found["vanilla"])
+def curve(quick: bool) -> dict[str, Case]:
+    """Both of ours against MXNet at other rates and delays, with the small model."""
+    if why := missing():
+        raise ConfigError(f"bench wan: {why}")
+    job, found = Job(2, SMALL, LEARNING_RATE), {}
+    for rate_mbit, delay_ms in CURVE[-1:] if quick else CURVE:
+        at = f"{rate_mbit:g}mbit_{2 * delay_ms:g}ms"
+        with place(rate_mbit, delay_ms) as there, there.ours(job) as vanilla, there.ours(job, **BEST) as best, \
+                there.stock(job) as theirs:  # fmt: skip
+            there.choose_way(theirs)
+            found[f"vanilla_{at}"] = race(vanilla, theirs, TURNS)
+            found[f"best_{at}"] = race(best, theirs, TURNS)
+            tell_computing(vanilla, found[f"vanilla_{at}"])
     return found
+
+
+ALONE: dict[str, Callable[[bool], dict[str, Case]]] = {**{name: partial(alone, name) for name in CASES}, "curve": curve}
 
 
 def race(ours: Side, theirs: Side, turns: int) -> Case:
