@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import IO, Any
 
@@ -47,7 +47,7 @@ def check(names: Sequence[str]) -> int:
         _check_offers(name)
     print(", ".join(f"{distribution(name).name} {version(name)}" for name in names))
     rows = judge(names)
-    print(table(rows))
+    print(table(rows if len(names) > 1 else [replace(row, title=row.title.partition(": ")[2]) for row in rows]))
     return 1 if any(row.result == "failed" for row in rows) else 0
 
 

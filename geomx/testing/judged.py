@@ -43,7 +43,7 @@ class Teller:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.outcome == "failed":
-            title = Path(report.nodeid).stem
+            title = f"{Path(report.nodeid).stem}: entry points"
             self.tell("case", title=title, check="what is offered can be loaded", result="failed",
                       sentence=_last_line(str(report.longrepr)))  # fmt: skip
 
