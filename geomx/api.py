@@ -287,6 +287,11 @@ class Overlay:
         """tier: "lan" or "wan". None: the star."""
         return None
 
+    def part_length(self, length: int, bytes_per_element: float) -> int:
+        """Elements at most of a part of a tensor of `length`, 0: whatever the scheduler says. Relays that should work
+        at the same time need short ones. bytes_per_element: what one takes between parties, about."""
+        return 0
+
     def libraries(self) -> Sequence[NativePlugin]:
         """What adds the overlays that `choice` names. Called on every node."""
         return ()

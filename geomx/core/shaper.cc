@@ -47,15 +47,12 @@ void Shaper::receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) {
                   on_refused_, [this](PeerId peer, const std::string& why) { lose(peer, why); });
 }
 
-const WanTraceRow* Shaper::row() const {
+uint64_t Shaper::since_us() const {
   const uint64_t now_us = reactor_.now_us(), origin_us = links_->origin_us();
-  return shape_.row_at(now_us > origin_us ? now_us - origin_us : 0);
+  return now_us > origin_us ? now_us - origin_us : 0;
 }
 
-double Shaper::rate(const std::vector<double>& by_party, uint32_t party) const {
-  const WanTraceRow* now = row();
-  return now == nullptr ? by_party[party] : now->bytes_per_s;
-}
+double Shaper::rate(LinkSide side) const { return shape_.rate_at(since_us(), shape_.party, side); }
 
 // ---- sending -------------------------------------------------------------------------------------------------------
 
@@ -67,7 +64,7 @@ void Shaper::send(PeerId to, uint8_t channel, Message message) {
   // Until the first word from there, its party isn't known; it may be ours, and then these few bytes are charged in
   // vain.
   if (peers_[to].party != own) {
-    const double bytes_per_s = rate(shape_.up_bytes_per_s, own);
+    const double bytes_per_s = rate(LinkSide::up);
     const uint64_t busy_us = links_->busy_until_us(own, LinkSide::up);
     const double waiting = busy_us <= now_us ? 0 : double(busy_us - now_us) * 1e-6 * bytes_per_s;
     if (!is_stream(channel) && bytes_per_s > 0 && waiting + stamp.bytes > shape_.queue_bytes[own]) return;
@@ -129,7 +126,7 @@ uint64_t Shaper::delay_us(const WanPath& path) {
 // When a message is through our access link; 0: a datagram that met a full queue.
 uint64_t Shaper::pass_down(const Held& held) {
   const uint32_t own = shape_.party;
-  const double bytes_per_s = rate(shape_.down_bytes_per_s, own);
+  const double bytes_per_s = rate(LinkSide::down);
   if (!is_stream(held.channel) && bytes_per_s > 0) {
     const uint64_t busy_us = links_->busy_until_us(own, LinkSide::down);
     const double waiting = busy_us <= held.first_us ? 0 : double(busy_us - held.first_us) * 1e-6 * bytes_per_s;

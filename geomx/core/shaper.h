@@ -71,8 +71,9 @@ class Shaper : public Transport {
   void wait_for_first(PeerId from);
   uint64_t pass_down(const Held& held);
   void hand_over(PeerId from, Held held);
-  double rate(const std::vector<double>& by_party, uint32_t party) const;
-  const WanTraceRow* row() const;
+  double rate(LinkSide side) const;
+  uint64_t since_us() const;
+  const WanTraceRow* row() const { return shape_.row_at(since_us()); }
   uint64_t delay_us(const WanPath& path);
   void later(uint64_t when_us, Task task);
 
