@@ -5,25 +5,26 @@
 #   make test                            all tests, C++ and Python      make test ARGS="-k fp16" passes words to pytest
 #   make check                           what a change must pass: format, lint, types, build, all tests
 #   make bench ARGS="kv --quick"         a benchmark                    make setup, make clean
+#   make docs                            the documentation, into build/site
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check format bench cpp-tests clean
+.PHONY: help setup run test check format bench docs cpp-tests clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 BUILD := build/dev
-EXTRAS ?= dev,mxnet,mlflow,sweep
+EXTRAS ?= dev,docs,mxnet,mlflow,sweep
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-CORE_INPUTS := CMakeLists.txt $(wildcard geomx/core/*.cc geomx/core/*.h geomx/netns/* geomx/include/geomx/*.h geomx/cmake/*)
+CORE_INPUTS := CMakeLists.txt $(wildcard geomx/core/*.cc geomx/core/*.h geomx/bindings/* geomx/netns/* geomx/include/geomx/*.h geomx/cmake/*)
 PLUGINS := $(patsubst plugins/%/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
-CPP_FORMATTED := $(wildcard geomx/core/*.cc geomx/core/*.h geomx/netns/*.cc geomx/netns/*.h geomx/include/geomx/*.h tests/cpp/*.cc tests/cpp/*.h tests/cpp/*/*.cc \
-                   tests/cpp/*/*.c plugins/*/src/*.cc plugins/*/src/*.h plugins/*/tests/*.cc)
+CPP_FORMATTED := $(wildcard geomx/core/*.cc geomx/core/*.h geomx/bindings/*.cc geomx/bindings/*.h geomx/netns/*.cc geomx/netns/*.h geomx/include/geomx/*.h tests/cpp/*.cc tests/cpp/*.h tests/cpp/*/*.cc \
+                   tests/cpp/*/*.c plugins/*/src/*.cc plugins/*/src/*.h plugins/*/tests/*.cc geomx/templates/*/src/*)
 
 help:
-	@sed -n '4,7s/^# *//p' Makefile
+	@sed -n '4,8s/^# *//p' Makefile
 
 setup: $(STAMPS)/core $(PLUGINS:%=$(STAMPS)/plugin-%)
 
@@ -36,6 +37,11 @@ test: setup cpp-tests
 
 bench: setup
 	$(BIN)/python -m geomx.bench $(ARGS)
+
+# Tables of options are written anew from the dataclasses first; the tests only compare them.
+docs: setup
+	$(BIN)/python -m geomx.reference --write $$(grep -rl -- '<!-- reference:' docs)
+	$(BIN)/python -m mkdocs build
 
 check: setup cpp-tests
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FORMATTED)

@@ -9,7 +9,8 @@ the group:
     scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`,
                  and the methods of `Scheduler` where it ranks, an "overlay" the methods of `Overlay`
     topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
-    launcher     `target`: "module:class", a `Launcher` that takes the dataclass
+    launcher     the fields of `geomx.config.surroundings.Local`; `target`: "module:class", a `Launcher` that takes the
+                 dataclass (`geomx.launchers.local.LocalLauncher` may be its base)
     tracking     `target`: "module:class", a `Tracker` that takes the dataclass; empty: nothing is tracked
     framework    `target`: "module:function" that takes the dataclass
     task         `target`: the same
@@ -18,6 +19,9 @@ A dataclass may say what its choice can't be combined with and what it can't do 
 
     forbids: ClassVar[dict[str, str]] = {"topology=flat": "there are no parties to relay between"}
     needs: ClassVar[dict[str, str]] = {"sync=fsa": "residuals are kept for rounds that all parties share"}
+
+`python -m geomx.plugin new KIND NAME` begins a distribution, `python -m geomx.plugin check DIST` says what is wrong
+with one that is installed.
 """
 
 from __future__ import annotations
@@ -51,6 +55,7 @@ __all__ = [
     "PartInfo",
     "Placement",
     "Policy",
+    "Promise",
     "PythonCodec",
     "RunFailed",
     "RunInfo",
@@ -103,8 +108,22 @@ class PythonCodec:
     make: Callable[[dict[str, Any]], Codec]
 
 
+@dataclass(frozen=True)
+class Promise:
+    """What a codec keeps, for `geomx.testing.codec_suite` and `python -m geomx.plugin check`."""
+
+    error: float = 0.0  # of a value that arrives, relative to the largest of its part
+    merge_error: float = 0.0  # of merged parts, relative to the largest of their sum
+    sparse: bool = False  # not every value arrives in the round in which it was given
+    dtypes: tuple[str, ...] = ("float32", "float64")  # halves may be taken besides; all others must be refused
+    not_finite: str = "kept"  # what NaN becomes: "kept" (NaN), or "zero"; an infinity never comes back as NaN
+    rounds_to_drain: int = 0  # after which a residual has left, if nothing new is given
+
+
 class Compression:
     """Base of the options of a compression plugin."""
+
+    promises: ClassVar[Mapping[str, Promise]] = {}  # of its codecs, by name
 
     def policy(self) -> Policy:
         raise NotImplementedError

@@ -13,7 +13,7 @@ import fcntl
 import socket
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -30,6 +30,10 @@ class _Kind:
     read: Callable[[str], Any]
     allowed: str
     test: Callable[[Any], bool] = lambda value: True
+    meaning: str = ""
+
+    def means(self, meaning: str) -> "_Kind":
+        return replace(self, meaning=meaning)
 
 
 def _whole(low: int, high: int | None = None) -> _Kind:
@@ -63,65 +67,76 @@ _SHARE = _number("above 0 and at most 1", lambda v: 0 < v <= 1)
 _ANY = _Kind(str, "a text")
 
 _VARIABLES: dict[str, _Kind] = {
-    "DMLC_ROLE": _one_of("scheduler", "server", "worker"),
-    "DMLC_ROLE_GLOBAL": _one_of("global_scheduler", "global_server"),
-    "DMLC_ROLE_MASTER_WORKER": _FLAG,
-    "DMLC_PS_ROOT_URI": _HOST,
-    "DMLC_PS_ROOT_PORT": _PORT,
-    "DMLC_NUM_SERVER": _COUNT,
-    "DMLC_NUM_WORKER": _COUNT,
-    "DMLC_PS_GLOBAL_ROOT_URI": _HOST,
-    "DMLC_PS_GLOBAL_ROOT_PORT": _PORT,
-    "DMLC_NUM_GLOBAL_SERVER": _COUNT,
-    "DMLC_NUM_GLOBAL_WORKER": _COUNT,
-    "DMLC_NUM_ALL_WORKER": _COUNT,
-    "DMLC_ENABLE_CENTRAL_WORKER": _FLAG,
-    "DMLC_INTERFACE": _HOST,
-    "DMLC_NODE_HOST": _HOST,
-    "PORT": _PORT,
-    "DMLC_LOCAL": _FLAG,
+    "DMLC_ROLE": _one_of("scheduler", "server", "worker").means("what this process is in its party"),
+    "DMLC_ROLE_GLOBAL": _one_of("global_scheduler", "global_server").means(
+        "what it is between parties; a global scheduler sets it alone, a global server beside DMLC_ROLE=server"
+    ),
+    "DMLC_ROLE_MASTER_WORKER": _FLAG.means("this worker of the central party configures and initialises"),
+    "DMLC_PS_ROOT_URI": _HOST.means("where the party's scheduler is"),
+    "DMLC_PS_ROOT_PORT": _PORT.means("the port that it listens on"),
+    "DMLC_NUM_SERVER": _COUNT.means("servers of the party: 1, in the central party as many as DMLC_NUM_GLOBAL_SERVER"),
+    "DMLC_NUM_WORKER": _COUNT.means("workers of the party"),
+    "DMLC_PS_GLOBAL_ROOT_URI": _HOST.means("where the global scheduler is"),
+    "DMLC_PS_GLOBAL_ROOT_PORT": _PORT.means("the port that it listens on"),
+    "DMLC_NUM_GLOBAL_SERVER": _COUNT.means("global servers"),
+    "DMLC_NUM_GLOBAL_WORKER": _COUNT.means("parties whose local servers push to them"),
+    "DMLC_NUM_ALL_WORKER": _COUNT.means("workers of all parties that train; checked when the store is made"),
+    "DMLC_ENABLE_CENTRAL_WORKER": _FLAG.means("workers of the central party train; needed on global servers only"),
+    "DMLC_INTERFACE": _HOST.means(
+        "network card, or the beginning of its name, whose address others reach this node by"
+    ),
+    "DMLC_NODE_HOST": _HOST.means("address that others reach this node by; unset: that of the route to the scheduler"),
+    "PORT": _PORT.means("port that this node listens on; unset: a free one. A scheduler listens on its ROOT_PORT"),
+    "DMLC_LOCAL": _FLAG.means("shared memory between nodes of one host; 0: TCP for them too"),
     "DMLC_USE_KUBERNETES": _FLAG,
     "DMLC_RANK": _whole(0),
     "DMLC_GLOBAL_RANK": _whole(0),
     "PS_VERBOSE": _whole(0, 2),
     "PS_RESEND": _FLAG,
     "PS_RESEND_TIMEOUT": _whole(0),
-    "PS_DROP_MSG": _whole(0, 100),
+    "PS_DROP_MSG": _whole(0, 100).means("only 0 is taken: loss belongs to the network"),
     "PS_HEARTBEAT_INTERVAL": _whole(0),
-    "PS_HEARTBEAT_TIMEOUT": _whole(0),
-    "MXNET_KVSTORE_BIGARRAY_BOUND": _Kind(_size, "a whole number from 1", lambda v: v >= 1),
-    "MXNET_KVSTORE_SIZE_LOWER_BOUND": _ELEMENTS,
-    "MXNET_KVSTORE_USE_HFA": _FLAG,
-    "MXNET_KVSTORE_HFA_K1": _COUNT,
-    "MXNET_KVSTORE_HFA_K2": _COUNT,
-    "ENABLE_DGT": _whole(0, 3),
-    "DMLC_UDP_CHANNEL_NUM": _whole(1, 8),
-    "DMLC_K": _SHARE,
-    "DMLC_K_MIN": _SHARE,
-    "ADAPTIVE_K_FLAG": _FLAG,
-    "DGT_CONTRIBUTION_ALPHA": _number("from 0 and below 1", lambda v: 0 <= v < 1),
-    "DGT_CONTRI_ALPHA": _number("from 0 and below 1", lambda v: 0 <= v < 1),
-    "DGT_BLOCK_SIZE": _whole(4),
+    "PS_HEARTBEAT_TIMEOUT": _whole(0).means("seconds; as GEOMX_DEATH_S, which goes before it; 0: not set"),
+    "MXNET_KVSTORE_BIGARRAY_BOUND": _Kind(_size, "a whole number from 1", lambda v: v >= 1).means(
+        "a tensor with more elements is spread over all global servers"
+    ),
+    "MXNET_KVSTORE_SIZE_LOWER_BOUND": _ELEMENTS.means("a tensor with more elements is large"),
+    "MXNET_KVSTORE_USE_HFA": _FLAG.means("asks for sync=hfa, which must be installed"),
+    "MXNET_KVSTORE_HFA_K1": _COUNT.means("local steps between two rounds of a party"),
+    "MXNET_KVSTORE_HFA_K2": _COUNT.means("rounds of a party between two between parties"),
+    "ENABLE_DGT": _whole(0, 3).means("0: off; 1: datagrams; 2: the stream; 3: the stream, in 4 bits"),
+    "DMLC_UDP_CHANNEL_NUM": _whole(1, 8).means("lossy channels"),
+    "DMLC_K": _SHARE.means("share of a tensor's parts that is reliable"),
+    "DMLC_K_MIN": _SHARE.means("what an adaptive share doesn't fall below"),
+    "ADAPTIVE_K_FLAG": _FLAG.means("the share falls with the loss that workers report"),
+    "DGT_CONTRIBUTION_ALPHA": _number("from 0 and below 1", lambda v: 0 <= v < 1).means(
+        "weight of the past in a part's contribution"
+    ),
+    "DGT_CONTRI_ALPHA": _number("from 0 and below 1", lambda v: 0 <= v < 1).means("the same, by its older name"),
+    "DGT_BLOCK_SIZE": _whole(4).means("bytes of a part, about"),
     "DGT_INFO": _FLAG,
-    "ENABLE_INTER_TS": _FLAG,
-    "ENABLE_INTRA_TS": _FLAG,
-    "MAX_GREED_RATE_TS": _number("from 0 to 1", lambda v: 0 <= v <= 1),
-    "ENABLE_P3": _FLAG,
-    "GEOMX_TOKEN": _ANY,
-    "GEOMX_SPEC": _ANY,
-    "GEOMX_HOME": _ANY,
-    "GEOMX_PARTY": _HOST,
-    "GEOMX_PARTY_RANK": _whole(0),
-    "GEOMX_RANK": _whole(0),
-    "GEOMX_REACHABLE": _FLAG,
-    "GEOMX_SEED": _whole(0),
-    "GEOMX_DETERMINISTIC": _FLAG,
-    "GEOMX_JOIN_S": _SECONDS,
-    "GEOMX_WAIT_S": _SECONDS,
-    "GEOMX_DEATH_S": _SECONDS,
-    "GEOMX_SLOW_S": _SECONDS,
+    "ENABLE_INTER_TS": _FLAG.means("TSEngine between parties"),
+    "ENABLE_INTRA_TS": _FLAG.means("TSEngine inside parties"),
+    "MAX_GREED_RATE_TS": _number("from 0 to 1", lambda v: 0 <= v <= 1).means("how often the best known way is taken"),
+    "ENABLE_P3": _FLAG.means("parts leave by priority and layer"),
+    "GEOMX_TOKEN": _ANY.means("a secret of the run: on all nodes, or on none if all are on one host"),
+    "GEOMX_SPEC": _ANY.means("file with a node spec, in the place of all others; the launcher sets it"),
+    "GEOMX_HOME": _ANY.means("folder for what outlives a run, such as MLflow's store; unset: ~/.geomx"),
+    "GEOMX_PARTY": _HOST.means("the party's name, for logs and messages"),
+    "GEOMX_PARTY_RANK": _whole(0).means("order of the parties; unset: by name"),
+    "GEOMX_RANK": _whole(0).means("order inside the party; unset: by host and process id"),
+    "GEOMX_REACHABLE": _FLAG.means(
+        "others can connect to this node; 0 on a local server: no overlay chooses it as a receiver"
+    ),
+    "GEOMX_SEED": _whole(0).means("seed of data order and initial weights"),
+    "GEOMX_DETERMINISTIC": _FLAG.means("sums are added in one stated order"),
+    "GEOMX_JOIN_S": _SECONDS.means("until the whole cluster is there"),
+    "GEOMX_WAIT_S": _SECONDS.means("deadline of calls that wait"),
+    "GEOMX_DEATH_S": _SECONDS.means("silence after which a node counts as dead"),
+    "GEOMX_SLOW_S": _SECONDS.means("a wait that is longer is warned about"),
 }
 _NO_EFFECT = {
+    "PS_VERBOSE": "each line of the logs has a level",
     "DMLC_USE_KUBERNETES": "schedulers listen on all addresses",
     "DMLC_RANK": "it is the seed's own output; GEOMX_RANK chooses a rank",
     "DMLC_GLOBAL_RANK": "it is the seed's own output; GEOMX_RANK chooses a rank",
@@ -177,6 +192,25 @@ def node_spec(environ: Environ, installed: Callable[[str, str], bool] | None = N
         )
     _check_local_server(given)
     return NodeSpec(role="local_server", lan=given.lan(), wan=given.wan(), **common)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What the documentation says of one."""
+
+    name: str
+    allowed: str
+    meaning: str
+    setting: str  # that it brings, where it brings one of its own
+
+
+def variables() -> list[Variable]:
+    """All that are read, in the order of their declaration; those that do nothing say why."""
+    return [
+        Variable(name, kind.allowed, f"no effect: {_NO_EFFECT[name]}" if name in _NO_EFFECT else kind.meaning,
+                 _OPTIONS.get(name, ""))
+        for name, kind in _VARIABLES.items()
+    ]  # fmt: skip
 
 
 def notes(environ: Environ) -> list[str]:

@@ -59,6 +59,7 @@ class Built:
         except ConfigError as e:
             self.node.fail(str(e))
             raise
+        log.info("agreed by all: %s", "; ".join(f"{name}={value}" for name, value in sorted(self.settings.items())))
         self._reporter.send("joined", {"name": self.node.name, "rank": self.node.rank})
         return self.settings
 

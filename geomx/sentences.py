@@ -4,7 +4,7 @@ import difflib
 import re
 from typing import Any
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ReadonlyConfigError
 
 from geomx.config import MANY
@@ -35,6 +35,11 @@ def sentence(e: BaseException) -> str:
     if text.startswith("Ambiguous value"):
         key = text.split()[4].strip("':").partition("=")[0]
         return f"{key}: several values are a sweep (add -m) or a list (write [a,b])"
+    if isinstance(e, OverrideParseException):
+        return (
+            f"{e.override}: can't be read as NAME=VALUE; quote the whole word for the shell, and a value with ~ or "
+            "other signs once more inside: \"name='~/data'\""
+        )
     return text if isinstance(e, HydraException) else f"{type(e).__name__}: {text}".removesuffix(": ")
 
 

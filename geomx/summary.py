@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from geomx.config import Config
+from geomx.config.techniques import Zmq
 from geomx.launch.job import Outcome
 from geomx.launch.progress import size
-from geomx.wan import selftest
+from geomx.wan import overhead, selftest
 
 FILE = "summary.json"
 
@@ -56,10 +57,18 @@ def told_by(config: Config, outcome: Outcome) -> dict[str, Any]:
         "target": _target(config.target.accuracy, accuracy, outcome),
         "traffic": ledger.traffic(),
         "ledger": outcome.accounts.totals(),
-        "network": outcome.network,
+        "network": _network(config, outcome),
         "seconds_by": ledger.seconds_by(),
         "transport": ledger.transport(),
     }
+
+
+def _network(config: Config, outcome: Outcome) -> dict[str, Any]:
+    """What the launcher says, and where it counts packets and all of them are TCP's, whether the ledger agrees."""
+    told = outcome.network
+    if "links" not in told or not isinstance(config.transport, Zmq):
+        return told
+    return {**told, "ledger": overhead.agreement(outcome.accounts.between_parties(), told["links"])}
 
 
 def write(directory: Path, summary: dict[str, Any]) -> None:
@@ -82,7 +91,7 @@ def text(summary: dict[str, Any], directory: Path) -> str:
         rows.append(("gradients", f"{applied:.2%} of their mass in its own round, {lost:.2%} of the parts lost"))
     if summary.get("ledger"):
         rows.append(("wan cost", f"{summary['ledger']['cost']:.4g} {summary['ledger']['currency']}"))
-    rows += [("network", selftest.text(row)) for row in summary["network"].get("self_test", [])]
+    rows += [("network", line) for line in _network_lines(summary["network"])]
     hashes = {n["weights_hash"] for n in summary["nodes"] if n["weights_hash"]}
     if hashes:
         rows.append(("weights", "the same on all workers" if len(hashes) == 1 else f"{len(hashes)} different ones"))
@@ -90,6 +99,13 @@ def text(summary: dict[str, Any], directory: Path) -> str:
         rows.append(("mlflow run", summary["mlflow_run_id"]))
     rows.append(("directory", str(directory)))
     return "\n".join(f"  {name:12} {value}" for name, value in rows)
+
+
+def _network_lines(told: dict[str, Any]) -> list[str]:
+    lines = [selftest.text(row) for row in told.get("self_test", [])]
+    if "router_cpu_share" in told:
+        lines.append(f"TCP {told['congestion']}; the router took {told['router_cpu_share']:.1%} of a core")
+    return lines + ([overhead.text(told["ledger"])] if told.get("ledger") else [])
 
 
 def _mean(results: list[dict[str, Any]], name: str, otherwise: float | None) -> float | None:

@@ -11,7 +11,7 @@ between leaving here and arriving there, in each direction, d1 = delay + offset 
 (d1 - d2) / 2, wrong by at most half of what the two directions' delays differ. It is found link by link from the first
 global server.
 
-Lines of a node's file (geomx/core/bindings.cc, geomx/train.py):
+Lines of a node's file (geomx/bindings/account.cc, geomx/train.py):
 
     host BOOT_ID            peer TIER NUMBER NAME        key NUMBER NAME        dropped COUNT
     span KIND TIER DIRECTION PEER KEY PART ROUND BEGIN_NS END_NS

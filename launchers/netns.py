@@ -29,6 +29,7 @@ class NetnsLauncher(LocalLauncher):
     def prepare(self, nodes: Sequence[NodeSpec]) -> None:
         self._router = Router(self._wan, self.options.congestion, self._seed)
         self._told = {"self_test": self_test(self._router, self._wan)}
+        self._router.forget()
 
     def host(self, party: str) -> str:
         return address(self._wan, party)

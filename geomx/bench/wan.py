@@ -1,15 +1,20 @@
 """wan: this project against MXNet's own dist_sync over one emulated WAN, in turns A-B-A-B. 2 parties and a central one,
 each with its own access link of 100 Mbit/s, 50 ms round trip, in network namespaces with a packet router between them
 (queues of one bandwidth-delay product). Same model (a CNN with 5 million parameters, in tensors of which none is most
-of it), data, batches, optimizer (Adam on the server) and worker code on both sides; bytes as the kernel counts them at
-the parties' WAN devices. Needs root.
+of it), data, batches, optimizer (Adam) and worker code on both sides; bytes as the kernel counts them at the parties'
+WAN devices. Needs root.
 
-One congestion control for both sides, named in the output: it decides how far MXNet's four flows starve each other.
+MXNet goes its faster way: `push` and `pull` of each tensor, or `pushpull`. A pull waits behind the worker's own pushes
+on their connection, so by the first way the server's link carries all gradients and then all weights (4 x 20 MB, 6.4 s,
+each); by the second they overlap in part. One congestion control for both sides, named in the output: bbr, with which
+MXNet is at its best (over cubic its four flows meet at the server's link again and again, and lose).
 
 tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers against MXNet's one
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
 best_time_to_accuracy  seconds of training until 90 % of the test set are right; ours with BEST
 shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper
+vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D ms, in CURVE:
+                       the last one is a fast local network, where two tiers and compression cost more than they save
 """
 
 import contextlib
@@ -17,11 +22,12 @@ import itertools
 import statistics
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from geomx.bench import Case
 from geomx.bench.wan_sides import Job, Ours, Side, Stock, wan_bytes
+from geomx.bench.wan_worker import WAYS
 from geomx.config import Hips
 from geomx.config.network import Network
 from geomx.errors import ConfigError
@@ -31,6 +37,7 @@ from geomx.wan.probe import self_test
 from geomx.wan.router import Router, missing
 
 RATE_MBIT, DELAY_MS = 100.0, 25.0
+CURVE = ((10.0, 50.0), (100.0, 10.0), (500.0, 0.0))  # Mbit/s, one way ms
 CONGESTION = "bbr"
 LARGE, SMALL = "large", "seed"  # 5.0 and 0.18 million parameters
 LEARNING_RATE = 0.001
@@ -39,7 +46,7 @@ MOST_STEPS = 200
 TURNS, QUICK_TURNS = 5, 2
 # The optimizer is on the workers: weights, which a server's would send down, can't be sparse.
 BEST: dict[str, Any] = {
-    "compression": {"name": "mpq", "ratio": 0.01, "value_bits": 8},
+    "compression": {"name": "mpq", "ratio": 0.1, "value_bits": 8},
     "sync": {"name": "fsa", "optimizer": {"name": "adam", "where": "worker", "learning_rate": LEARNING_RATE}},
 }
 
@@ -49,41 +56,46 @@ def run(quick: bool) -> dict[str, Case]:
     if why := missing():
         raise ConfigError(f"bench wan: {why}")
     found: dict[str, Case] = {}
-    with field() as place:
-        place.introduce()
+
+    def keep(name: str, case: Case) -> None:
+        found[name] = case
+        say(f"{name}: ours {case.ours:.4g}, theirs {case.theirs:.4g} {case.unit}: {case.ratio:.2f} times better")
+
+    with place(RATE_MBIT, DELAY_MS) as there:
         for name, case in CASES.items():
-            found[name] = case(place, quick)
-            print(f"{name}: ours {found[name].ours:.4g}, theirs {found[name].theirs:.4g} {found[name].unit}",
-                  file=sys.stderr, flush=True)  # fmt: skip
-        place.conclude()
+            keep(name, case(there, quick))
+    for rate_mbit, delay_ms in CURVE[-1:] if quick else CURVE:
+        with place(rate_mbit, delay_ms) as there:
+            for name, measured in curve(there).items():
+                keep(f"{name}_{rate_mbit:g}mbit_{2 * delay_ms:g}ms", measured)
     return found
 
 
-@dataclass
-class Field:
-    """The emulated WAN, and ports that no two clusters share."""
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
+
+@dataclass
+class Place:
+    """An emulated WAN, and ports that no two clusters share."""
+
+    network: Network
     wan: Wan
     router: Router
-    ports: Iterator[int]
+    ports: Iterator[int] = field(default_factory=lambda: itertools.count(9100, 20))
+    way: str = WAYS[1]  # MXNet's faster one
 
     @contextlib.contextmanager
     def stock(self, job: Job) -> Iterator[Side]:
-        side = Stock(self.router, self.wan, job, next(self.ports))
-        try:
-            side.ready()
+        with _running(Stock(self.router, self.wan, job, next(self.ports))) as side:
+            side.way = self.way
             yield side
-        finally:
-            side.stop()
 
     @contextlib.contextmanager
     def ours(self, job: Job, shaped: bool = False, **groups: Any) -> Iterator[Side]:
-        side = Ours(None if shaped else self.router, self.wan, job, next(self.ports), **groups)
-        try:
-            side.ready()
+        router = None if shaped else self.router
+        with _running(Ours(router, self.network, self.wan, job, next(self.ports), **groups)) as side:
             yield side
-        finally:
-            side.stop()
 
     def bytes_of(self, side: Side, steps: int) -> float:
         """A round's, in steady state."""
@@ -91,60 +103,79 @@ class Field:
         side.steps(steps)
         return (wan_bytes(self.router, self.wan.parties[:-1]) - before) / steps
 
+    def choose_way(self, side: Side) -> None:
+        found = side.choose_way()
+        self.way = side.way
+        say("  MXNet: " + ", ".join(f"{way}: {seconds:.3f} s" for way, seconds in found.items()))
+
     def introduce(self) -> None:
-        print(f"{RATE_MBIT:g} Mbit/s access links, {2 * DELAY_MS:g} ms round trip, TCP {self.router.congestion}, "
-              f"queues of {self.wan.queue_bytes[0] / 1e3:.0f} kB", file=sys.stderr)  # fmt: skip
+        say(f"{self.network.rate_mbit:g} Mbit/s access links, {2 * self.network.delay_ms:g} ms round trip, "
+            f"TCP {self.router.congestion}, queues of {self.wan.queue_bytes[0] / 1e3:.0f} kB")  # fmt: skip
         for row in self_test(self.router, self.wan):
-            print(f"network: {selftest.text(row)}", file=sys.stderr)
+            say(f"network: {selftest.text(row)}")
 
     def conclude(self) -> None:
         counted = self.router.counters()
-        print(f"router: {counted['cpu_s'] / counted['wall_s']:.1%} of a core", file=sys.stderr)
+        say(f"router: {counted['cpu_s'] / counted['wall_s']:.1%} of a core")
 
 
 @contextlib.contextmanager
-def field(congestion: str = CONGESTION, rate_mbit: float = RATE_MBIT, delay_ms: float = DELAY_MS) -> Iterator[Field]:
-    wan = resolve(Network(rate_mbit=rate_mbit, delay_ms=delay_ms), Hips(parties=[{"name": "a"}, {"name": "b"}]))
+def _running(side: Side) -> Iterator[Side]:
+    try:
+        side.ready()
+        yield side
+    finally:
+        side.stop()
+
+
+@contextlib.contextmanager
+def place(rate_mbit: float, delay_ms: float, congestion: str = CONGESTION) -> Iterator[Place]:
+    network = Network(rate_mbit=rate_mbit, delay_ms=delay_ms)
+    wan = resolve(network, Hips(parties=[{"name": "a"}, {"name": "b"}]))
     router = Router(wan, congestion, 1)
     try:
-        yield Field(wan, router, itertools.count(9100, 20))
+        made = Place(network, wan, router)
+        made.introduce()
+        yield made
+        made.conclude()
     finally:
         router.close()
 
 
-def tiers_bytes(place: Field, quick: bool) -> Case:
-    job, steps = Job(4, SMALL if quick else LARGE, LEARNING_RATE), 2
-    with place.ours(job) as side:
-        ours = place.bytes_of(side, steps)
-    with place.stock(job) as side:
-        theirs = place.bytes_of(side, steps)
+def tiers_bytes(there: Place, quick: bool) -> Case:
+    job = Job(4, SMALL if quick else LARGE, LEARNING_RATE)
+    with there.ours(job) as side:
+        ours = there.bytes_of(side, 2)
+    with there.stock(job) as side:
+        theirs = there.bytes_of(side, 1)
     return Case(ours, theirs, "bytes/round")
 
 
-def vanilla_iteration(place: Field, quick: bool) -> Case:
+def vanilla_iteration(there: Place, quick: bool) -> Case:
     job = Job(2, SMALL if quick else LARGE, LEARNING_RATE)
-    with place.ours(job) as ours, place.stock(job) as theirs:
+    with there.ours(job) as ours, there.stock(job) as theirs:
+        there.choose_way(theirs)
         found = race(ours, theirs, QUICK_TURNS if quick else TURNS)
-        print(f"computing alone: {ours.computing(3):.3f} s a round", file=sys.stderr)
+        tell_computing(ours, found)
     return found
 
 
-def best_time_to_accuracy(place: Field, quick: bool) -> Case:
+def best_time_to_accuracy(there: Place, quick: bool) -> Case:
     job = Job(2, SMALL if quick else LARGE, LEARNING_RATE)
-    with place.ours(job, **BEST) as side:
+    with there.ours(job, **BEST) as side:
         ours = time_to(side, "ours")
-    with place.stock(job) as side:
+    with there.stock(job) as side:
         theirs = time_to(side, "theirs")
     return Case(ours, theirs, "s")
 
 
-def shaper_fidelity(place: Field, quick: bool) -> Case:
+def shaper_fidelity(there: Place, quick: bool) -> Case:
     job = Job(2, SMALL if quick else LARGE, LEARNING_RATE)
-    with place.ours(job) as real, place.ours(job, shaped=True) as shaped:
+    with there.ours(job) as real, there.ours(job, shaped=True) as shaped:
         return race(shaped, real, QUICK_TURNS if quick else TURNS)
 
 
-CASES: dict[str, Callable[[Field, bool], Case]] = {
+CASES: dict[str, Callable[[Place, bool], Case]] = {
     "tiers_bytes": tiers_bytes,
     "vanilla_iteration": vanilla_iteration,
     "best_time_to_accuracy": best_time_to_accuracy,
@@ -152,17 +183,32 @@ CASES: dict[str, Callable[[Field, bool], Case]] = {
 }
 
 
-def race(ours: Side, theirs: Side, turns: int, steps: int = 1) -> Case:
-    """Medians over the turns; the first turn of each side doesn't count."""
+def curve(there: Place) -> dict[str, Case]:
+    """Both of ours against MXNet at another rate and delay, with the small model."""
+    job = Job(2, SMALL, LEARNING_RATE)
+    with there.ours(job) as vanilla, there.ours(job, **BEST) as best, there.stock(job) as theirs:
+        there.choose_way(theirs)
+        found = {"vanilla": race(vanilla, theirs, TURNS), "best": race(best, theirs, TURNS)}
+        tell_computing(vanilla, found["vanilla"])
+    return found
+
+
+def race(ours: Side, theirs: Side, turns: int) -> Case:
+    """Medians over the turns."""
     times: dict[Side, list[float]] = {ours: [], theirs: []}
-    for turn in range(turns + 1):
+    for _ in range(turns):
         for side in (ours, theirs):
-            seconds = side.steps(steps)["seconds"] / steps
-            if turn:
-                times[side].append(seconds)
+            times[side].append(side.steps(1))
     for name, side in (("ours", ours), ("theirs", theirs)):
-        print(f"  {name}: {min(times[side]):.3f} to {max(times[side]):.3f} s a round", file=sys.stderr)
+        say(f"  {name}: {min(times[side]):.3f} to {max(times[side]):.3f} s a round")
     return Case(statistics.median(times[ours]), statistics.median(times[theirs]), "s/round")
+
+
+def tell_computing(side: Side, found: Case) -> None:
+    """What no way of sending can beat."""
+    seconds = side.computing(3)
+    say(f"  computing alone: {seconds:.3f} s a round, {seconds / found.theirs:.1%} of theirs, "
+        f"{seconds / found.ours:.1%} of ours")  # fmt: skip
 
 
 def time_to(side: Side, name: str) -> float:
@@ -171,7 +217,7 @@ def time_to(side: Side, name: str) -> float:
     while (accuracy := side.accuracy()) < GOAL:
         if steps >= MOST_STEPS:
             raise RuntimeError(f"{name}: {accuracy:.1%} after {steps} steps, wanted were {GOAL:.0%}")
-        seconds += side.steps(1)["seconds"]
+        seconds += side.steps(1)
         steps += 1
-    print(f"  {name}: {steps} steps, {seconds:.1f} s to {accuracy:.1%}", file=sys.stderr, flush=True)
+    say(f"  {name}: {steps} steps, {seconds:.1f} s to {accuracy:.1%}")
     return seconds

@@ -9,7 +9,9 @@ from typing import Any
 
 from geomx import _core
 from geomx.bench.peers import Peer, free_port
+from geomx.bench.wan_worker import WAYS
 from geomx.config import CENTRAL, judge, load
+from geomx.config.network import Network
 from geomx.launch.cluster import cluster
 from geomx.spec import NodeSpec
 from geomx.wan.plan import Wan
@@ -29,15 +31,22 @@ class Job:
 
 
 class Side:
-    """A cluster that steps on command."""
+    """A cluster that steps on command, in one of WAYS."""
 
     def __init__(self) -> None:
         self.workers: list[Peer] = []
         self.others: list[Peer] = []
+        self.way = WAYS[0]
 
-    def steps(self, count: int) -> dict[str, float]:
-        """All workers go together; of their answers the largest."""
-        return self._all(steps=count)
+    def steps(self, count: int) -> float:
+        """Seconds. All workers go together; of their answers the largest."""
+        return self._all(steps=count, way=self.way)["seconds"]
+
+    def choose_way(self) -> dict[str, float]:
+        """The faster one from now on. Seconds of a round by way."""
+        found = {way: self._all(steps=1, way=way)["seconds"] for way in WAYS}
+        self.way = min(found, key=found.__getitem__)
+        return found
 
     def computing(self, count: int) -> float:
         """Seconds that a step takes without synchronising, all workers at once as in training."""
@@ -85,11 +94,13 @@ class Stock(Side):
 class Ours(Side):
     """Two tiers; in the router's namespaces, or without one on loopback, over the shaper."""
 
-    def __init__(self, router: Router | None, wan: Wan, job: Job, port: int = PORT, **groups: Any) -> None:
+    def __init__(self, router: Router | None, network: Network, wan: Wan, job: Job, port: int = PORT,
+                 **groups: Any) -> None:  # fmt: skip
         super().__init__()
         parties = [{"name": p, "workers": job.workers} for p in wan.parties if p != CENTRAL]
         optimizer = {"name": "adam", "learning_rate": job.learning_rate}
         given = {"sync": {"name": "fsa", "optimizer": optimizer}, **groups, "task": {"name": "digits"}}
+        given["network"] = dataclasses.asdict(network)
         config = load({**given, "topology": {"name": "hips", "parties": parties, "observer": "no"}})
         judge(config)
         host = (lambda p: address(wan, p)) if router else (lambda _: "127.0.0.1")

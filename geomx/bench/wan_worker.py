@@ -2,8 +2,8 @@
 
 python -m geomx.bench.wan_worker ours|stock MODEL BATCH LEARNING_RATE: ours reads its node spec from the first line of
 standard input, stock is told by DMLC_*; as a stock server or scheduler the import of MXNet is all that happens.
-Commands are lines of JSON: {"steps": n} -> {"seconds", "loss"}; {"compute": n}, the same without synchronising;
-{"evaluate": true} -> {"accuracy"}.
+Commands are lines of JSON: {"steps": n, "way": one of WAYS} -> {"seconds", "loss"}; {"compute": n}, the same without
+synchronising; {"evaluate": true} -> {"accuracy"}.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 SEED = 1
+WAYS = ("push, pull", "pushpull")  # the seed's loops; and what MXNet's Trainer calls
 PIXELS = 28
 
 
@@ -84,9 +85,7 @@ class Worker:
             batch = next(self._batches)
             self.model.backward(batch.x, batch.y, self._scale)
             if synchronises:
-                for key, gradient in zip(self._keys, self.model.gradients, strict=True):
-                    self._store.push(key, gradient, priority=-key)
-                self._pull()
+                self._synchronise(command.get("way", WAYS[0]))
                 if self._updates:
                     self.model.update()
             loss = self.model.loss()
@@ -99,8 +98,15 @@ class Worker:
     def close(self) -> None:
         self._close()
 
-    def _pull(self) -> None:
-        for key, out in zip(self._keys, self.model.gradients if self._updates else self.model.weights, strict=True):
+    def _synchronise(self, way: str) -> None:
+        outs = self.model.gradients if self._updates else self.model.weights
+        if way == "pushpull":
+            for key, gradient, out in zip(self._keys, self.model.gradients, outs, strict=True):
+                self._store.pushpull(key, gradient, out=out, priority=-key)
+            return
+        for key, gradient in zip(self._keys, self.model.gradients, strict=True):
+            self._store.push(key, gradient, priority=-key)
+        for key, out in zip(self._keys, outs, strict=True):
             self._store.pull(key, out, priority=-key)
 
 

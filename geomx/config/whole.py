@@ -118,10 +118,14 @@ def _check_deterministic(config: Config) -> None:
         raise Forbidden("deterministic=true does not go with sync=mixed: who comes first is chance; use sync=fsa")
     for name, options in config.scheduler.items():
         if "overlay" in getattr(options, "fills", ()):
-            raise Forbidden(f"deterministic=true does not go with scheduler={name}: relays add in the order of arrival")
+            raise Forbidden(
+                f"deterministic=true does not go with scheduler={name}: relays add in the order of arrival; "
+                f"use scheduler=fifo or p3"
+            )
     if getattr(config.transport, "lossy", False):
         raise Forbidden(
-            f"deterministic=true does not go with transport={config.transport.name}: what is lost is chance"
+            f"deterministic=true does not go with transport={config.transport.name}: what is lost is chance; "
+            "use transport=zmq"
         )
 
 

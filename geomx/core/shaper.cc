@@ -7,8 +7,10 @@
 namespace geomx {
 namespace {
 
-constexpr double kSegment = 1448, kSegmentHeaders = 52;  // of 1,500 bytes: IP 20, TCP 20 and its timestamps 12
-constexpr uint32_t kMark = 0x50'4d'54'53;                // "STMP"
+constexpr double kSegment = 1448, kSegmentHeaders = 52;     // of 1,500 bytes: IP 20, TCP 20 and its timestamps 12
+constexpr double kAcknowledgement = 52, kSegmentsEach = 2;  // one for two segments, the other way
+constexpr double kRoomUs = 10'000;                          // of the link's time, that may wait for it
+constexpr uint32_t kMark = 0x50'4d'54'53;                   // "STMP"
 
 bool is_stream(uint8_t channel) { return channel == 0 || channel == kBulk; }
 
@@ -52,8 +54,6 @@ uint64_t Shaper::since_us() const {
   return now_us > origin_us ? now_us - origin_us : 0;
 }
 
-double Shaper::rate(LinkSide side) const { return shape_.rate_at(since_us(), shape_.party, side); }
-
 // ---- sending -------------------------------------------------------------------------------------------------------
 
 void Shaper::send(PeerId to, uint8_t channel, Message message) {
@@ -65,15 +65,48 @@ void Shaper::send(PeerId to, uint8_t channel, Message message) {
   // vain.
   if (peers_[to].party != own) {
     const double bytes_per_s = rate(LinkSide::up);
-    const uint64_t busy_us = links_->busy_until_us(own, LinkSide::up);
-    const double waiting = busy_us <= now_us ? 0 : double(busy_us - now_us) * 1e-6 * bytes_per_s;
-    if (!is_stream(channel) && bytes_per_s > 0 && waiting + stamp.bytes > shape_.queue_bytes[own]) return;
+    if (!is_stream(channel) && bytes_per_s > 0 && backlog_bytes(bytes_per_s) + stamp.bytes > shape_.queue_bytes[own])
+      return;
     const WanLinks::Taken taken = links_->take(own, LinkSide::up, now_us, stamp.bytes, bytes_per_s);
     stamp.first_us = taken.begin_us;
     stamp.last_us = taken.end_us;
   }
   message.attachments.push_back(Bytes::copy(&stamp, sizeof(stamp)));
   inner_->send(to, channel, std::move(message));
+}
+
+double Shaper::backlog_bytes(double bytes_per_s) const {
+  const uint64_t now_us = reactor_.now_us(), busy_us = links_->busy_until_us(shape_.party, LinkSide::up);
+  return busy_us <= now_us ? 0 : double(busy_us - now_us) * 1e-6 * bytes_per_s;
+}
+
+size_t Shaper::room(PeerId peer) const {
+  const size_t inner = inner_->room(peer);
+  const double bytes_per_s = rate(LinkSide::up);
+  const auto found = peers_.find(peer);
+  const bool is_inside = found != peers_.end() && found->second.party == shape_.party;
+  if (inner == 0 || bytes_per_s <= 0 || is_inside || max_datagram(peer) == 0) return inner;
+  const double limit = std::min(shape_.queue_bytes[shape_.party], kRoomUs * 1e-6 * bytes_per_s);
+  const double backlog = backlog_bytes(bytes_per_s);
+  if (backlog < limit) return std::min(inner, size_t(limit - backlog) + 1);
+  wake_when_there_is_room(peer, bytes_per_s, limit);
+  return 0;
+}
+
+// When half of it is there again. Other nodes of the party may have taken it by then; who is told asks, and is told
+// again.
+void Shaper::wake_when_there_is_room(PeerId peer, double bytes_per_s, double limit) const {
+  if (!on_room_ || !without_room_.insert(peer).second) return;
+  const double too_many = backlog_bytes(bytes_per_s) - limit / 2;
+  later(reactor_.now_us() + uint64_t(too_many / bytes_per_s * 1e6) + 1, [this, peer] {
+    without_room_.erase(peer);
+    on_room_(peer);
+  });
+}
+
+void Shaper::on_room(std::function<void(PeerId)> handler) {
+  on_room_ = handler;
+  inner_->on_room(std::move(handler));
 }
 
 // ---- receiving -----------------------------------------------------------------------------------------------------
@@ -135,6 +168,15 @@ uint64_t Shaper::pass_down(const Held& held) {
   return std::max(links_->take(own, LinkSide::down, held.first_us, held.bytes, bytes_per_s).end_us, held.last_us);
 }
 
+// Which the kernels' TCP sends while a stream's bytes arrive. They share the links with what goes that way.
+void Shaper::charge_acknowledgements(uint32_t from, double bytes) {
+  const uint32_t own = shape_.party;
+  const double all = bytes / ((kSegment + kSegmentHeaders) * kSegmentsEach) * kAcknowledgement;
+  const uint64_t now_us = reactor_.now_us();
+  links_->take(own, LinkSide::up, now_us, all, rate(LinkSide::up));
+  links_->take(from, LinkSide::down, now_us, all, rate(LinkSide::down, from));
+}
+
 // The link is taken when the first byte is there, so that those who come from afar don't hold it before.
 void Shaper::wait_for_first(PeerId from) {
   Peer& peer = peers_[from];
@@ -145,6 +187,7 @@ void Shaper::wait_for_first(PeerId from) {
     const Held& first = waited.streams.front();
     const bool is_passing = first.lost.empty() && waited.party != shape_.party;
     waited.last_due_us = std::max(waited.last_due_us, is_passing ? pass_down(first) : first.last_us);
+    if (is_passing) charge_acknowledgements(waited.party, first.bytes);
     const auto shared = std::make_shared<Held>(std::move(waited.streams.front()));
     waited.streams.pop_front();
     waited.is_waiting = false;
@@ -181,7 +224,7 @@ bool Shaper::is_lost(PeerId peer) const {
 }
 
 // Never at once, even where the time has come: another message's turn that comes first may not have run yet.
-void Shaper::later(uint64_t when_us, Task task) {
+void Shaper::later(uint64_t when_us, Task task) const {
   reactor_.at(when_us, [is_alive = is_alive_, t = std::move(task)] {
     if (*is_alive) t();
   });

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "reactor.h"
 #include "transport.h"
@@ -36,8 +37,10 @@ class Shaper : public Transport {
   }
   Status open_channels(const LossyChannels& channels) override { return inner_->open_channels(channels); }
   size_t max_datagram(PeerId peer) const override;
-  size_t room(PeerId peer) const override { return inner_->room(peer); }
-  void on_room(std::function<void(PeerId)> handler) override { inner_->on_room(std::move(handler)); }
+  // Where there are lossy channels, what our access link's queue should take: more would be dropped there, whatever its
+  // rank. Streams are held back by nothing but the credit, as over a kernel's TCP.
+  size_t room(PeerId peer) const override;
+  void on_room(std::function<void(PeerId)> handler) override;
   std::map<std::string, double> figures() const override { return inner_->figures(); }
   bool is_lost(PeerId peer) const override;
   void set_linger_ms(int linger_ms) override { inner_->set_linger_ms(linger_ms); }
@@ -70,12 +73,16 @@ class Shaper : public Transport {
   void lose(PeerId peer, const std::string& why);
   void wait_for_first(PeerId from);
   uint64_t pass_down(const Held& held);
+  void charge_acknowledgements(uint32_t from, double bytes);
+  double backlog_bytes(double bytes_per_s) const;
+  void wake_when_there_is_room(PeerId peer, double bytes_per_s, double limit) const;
   void hand_over(PeerId from, Held held);
-  double rate(LinkSide side) const;
+  double rate(LinkSide side) const { return rate(side, shape_.party); }
+  double rate(LinkSide side, uint32_t party) const { return shape_.rate_at(since_us(), party, side); }
   uint64_t since_us() const;
   const WanTraceRow* row() const { return shape_.row_at(since_us()); }
   uint64_t delay_us(const WanPath& path);
-  void later(uint64_t when_us, Task task);
+  void later(uint64_t when_us, Task task) const;
 
   Reactor& reactor_;
   std::unique_ptr<Transport> inner_;
@@ -84,6 +91,8 @@ class Shaper : public Transport {
   Receiver receiver_;
   OnRefused on_refused_;
   OnLost on_lost_;
+  std::function<void(PeerId)> on_room_;
+  mutable std::unordered_set<PeerId> without_room_;  // who will be told
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<uint32_t, LossProcess> losses_;  // by the sender's party
   std::mt19937_64 random_;

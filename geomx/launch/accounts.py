@@ -27,6 +27,7 @@ class Accounts:
 
     def __init__(self, nodes: Sequence[NodeSpec], price: float, currency: str) -> None:
         self._by_title = {n.title: n.name for n in nodes}
+        self._party = {n.name: n.party for n in nodes}
         self._price, self._currency = price, currency
         self._sent: dict[str, list[Row]] = {}
         self._work: dict[str, list[Row]] = {}
@@ -63,6 +64,15 @@ class Accounts:
         tiers = {tier: self._tier(tier) for tier in ("wan", "lan")}
         cost = sum(r["cost"] for r in self.sent)
         return {**tiers, "cost": cost, "price_per_gb": self._price, "currency": self._currency}
+
+    def between_parties(self) -> dict[tuple[str, str], int]:
+        """(sender's party, receiver's party) -> bytes; what stays inside a party is left out."""
+        found: dict[tuple[str, str], int] = {}
+        for row in self.sent:
+            way = self._party.get(row["sender"], ""), self._party.get(row["receiver"], "")
+            if row["tier"] == "wan" and all(way) and way[0] != way[1]:
+                found[way] = found.get(way, 0) + row["bytes"]
+        return found
 
     def write(self, directory: Path) -> None:
         """Both tables, as CSV with a line of names."""

@@ -97,6 +97,16 @@ void Emulator::on_sent(uint64_t now_ns, uint32_t index, const Deliver& deliver) 
   deliver(std::move(packet));
 }
 
+// Between two links of one rate packets arrive exactly when others leave. In a full queue each then finds its
+// predecessor's room, and whoever else comes, between two of them, never finds any: clocks so exact starve one sender
+// for as long as another sends (Floyd and Jacobson 1992, "On traffic phase effects"). As they advise, each packet is
+// delayed by up to the time of one on the link that it comes to.
+uint64_t Emulator::phase_ns(uint64_t now_ns, uint32_t link) {
+  const double bytes_per_s = rate(now_ns, link);
+  if (bytes_per_s <= 0) return 0;
+  return uint64_t(std::uniform_real_distribution<double>(0, kPacketBytes / bytes_per_s * 1e9)(random_));
+}
+
 void Emulator::travel(uint64_t now_ns, Packet packet) {
   const size_t pair = packet.from * shape_.num_parties() + packet.to;
   const WanPath& path = shape_.paths[pair];
@@ -107,7 +117,8 @@ void Emulator::travel(uint64_t now_ns, Packet packet) {
   }
   const double jitter = path.jitter_us == 0 ? 0 : std::uniform_real_distribution<double>(-1, 1)(random_);
   const double delay_us = std::max(0.0, (now == nullptr ? path.delay_us : now->delay_us) + jitter * path.jitter_us);
-  last_due_ns_[pair] = std::max(last_due_ns_[pair], now_ns + uint64_t(delay_us * 1000));
+  const uint64_t due_ns = now_ns + uint64_t(delay_us * 1000) + phase_ns(now_ns, 2 * packet.to + 1);
+  last_due_ns_[pair] = std::max(last_due_ns_[pair], due_ns);
   size_t slot = arriving_.size();
   if (free_slots_.empty()) {
     arriving_.emplace_back();

@@ -3,7 +3,8 @@
 //
 // A packet waits in its party's queue (drop-tail, in bytes), is sent at the link's rate, travels, waits in the other
 // party's queue and is sent at that link's rate. Times are exact whatever the caller's are: a late caller makes packets
-// late, never a link slower or faster. Packets of one pair of parties keep their order.
+// late, never a link slower or faster; only a packet's arrival varies by up to a full packet's time on the link that it
+// comes to. Packets of one pair of parties keep their order.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -44,6 +45,7 @@ class Emulator {
   const std::vector<LinkCounters>& counters() const { return counters_; }
 
   static constexpr size_t kBands = 8;
+  static constexpr double kPacketBytes = 1500;
 
  private:
   // One direction of one access link.
@@ -68,6 +70,7 @@ class Emulator {
   void send_next(uint64_t now_ns, uint32_t link);
   void on_sent(uint64_t now_ns, uint32_t link, const Deliver& deliver);
   void travel(uint64_t now_ns, Packet packet);
+  uint64_t phase_ns(uint64_t now_ns, uint32_t link);
   double rate(uint64_t now_ns, uint32_t link) const;
   const WanTraceRow* row(uint64_t now_ns) const;
   void schedule(uint64_t when_ns, uint32_t link, size_t slot = 0) { events_.push({when_ns, ++order_, link, slot}); }

@@ -1,8 +1,7 @@
 """What every codec must keep, as a class of pytest tests that a codec's own tests inherit.
 
     class TestMine(CodecSuite):
-        error = 1 / 254                      # of a value that arrives, relative to the largest of its part
-        not_finite = "zero"
+        promise = Promise(error=1 / 254, not_finite="zero")      # or each of its fields as a class variable of its own
 
         def make(self):
             return _core.Codec("mine", {"level": 3}, plugin=str(LIBRARY))      # or make=mine.make, in Python
@@ -11,6 +10,8 @@ All values go through the core, as in a run: type by type, in parts, up and down
 switch it off: what arrives is compared with what was given.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,12 +19,14 @@ import pytest
 from numpy.typing import NDArray
 
 from geomx import _core
+from geomx.api import WIDTHS, Promise
 
 LENGTHS = (0, 1, 2, 7, 64, 65, 1000, 4099)
 Values = NDArray[Any]
 
 
 class CodecSuite:
+    promise: ClassVar[Promise | None] = None
     error: ClassVar[float] = 0.0
     merge_error: ClassVar[float] = 0.0  # of a merged part, relative to the largest of the sum
     sparse: ClassVar[bool] = False  # not every value arrives in the round in which it was given
@@ -31,6 +34,13 @@ class CodecSuite:
     refused_dtypes: ClassVar[tuple[str, ...]] = ("int32", "uint8")
     not_finite: ClassVar[str] = "kept"  # what NaN becomes: "kept" (NaN), or "zero"; an infinity never comes back as NaN
     rounds_to_drain: ClassVar[int] = 0  # after which a residual has left, if nothing new is given
+
+    def __init_subclass__(cls) -> None:
+        if (promise := cls.__dict__.get("promise")) is not None:
+            for name, value in vars(promise).items():
+                setattr(cls, name, value)
+            halves = {name for name, width in WIDTHS.items() if name.endswith("float16")}
+            cls.refused_dtypes = tuple(sorted(WIDTHS.keys() - set(promise.dtypes) - halves))
 
     def make(self) -> _core.Codec:
         """A new codec, the same each time."""
@@ -43,8 +53,8 @@ class CodecSuite:
             values = drawn(length, 1, dtype)
             codec = self.make()
             got = codec.decode(codec.encode(values), length, dtype)
-            assert got.dtype == values.dtype
-            assert got.shape == (length,)
+            assert got.dtype == values.dtype, f"{length} values of {dtype} were decoded as {got.dtype}"
+            assert got.shape == (length,), f"{length} values were decoded to {got.shape}"
             self._check_arrived(got, values)
 
     @pytest.mark.parametrize("length", LENGTHS)
@@ -52,25 +62,29 @@ class CodecSuite:
         for dtype in self.dtypes:
             codec = self.make()
             for number in range(3):
-                assert len(codec.encode(drawn(length, number, dtype))) <= codec.max_encoded_size(length, dtype)
+                size, most = len(codec.encode(drawn(length, number, dtype))), codec.max_encoded_size(length, dtype)
+                assert size <= most, f"{length} values of {dtype}: at most {most} bytes expected, got {size}"
 
     @pytest.mark.parametrize("length", LENGTHS)
     def test_zeros_stay_zeros(self, length: int) -> None:
         codec = self.make()
-        assert not codec.decode(codec.encode(np.zeros(length, np.float32)), length, "float32").any()
+        got = codec.decode(codec.encode(np.zeros(length, np.float32)), length, "float32")
+        assert not got.any(), f"{length} zeros expected, got {np.count_nonzero(got)} that aren't"
 
     @pytest.mark.parametrize("value", [0.0, 1.0, -3.5, 1e-6, 6e4])
     def test_one_element_arrives(self, value: float) -> None:
         codec, values = self.make(), np.array([value], np.float32)
         got = codec.decode(codec.encode(values), 1, "float32")
-        assert abs(got[0] - value) <= max(self.error * abs(value), 1e-7)
+        allowed = max(self.error * abs(value), 1e-7)
+        assert abs(got[0] - value) <= allowed, f"expected {value} within {allowed:.3g}, got {got[0]}"
 
     def test_adding_is_decoding_and_adding(self) -> None:
         codec, values, total = self.make(), drawn(1000, 2), drawn(1000, 3)
         data, expected = codec.encode(values), drawn(1000, 3)
         expected += codec.decode(data, 1000, "float32")
         codec.accumulate(data, total)
-        np.testing.assert_allclose(total, expected, rtol=1e-6, atol=1e-7)
+        apart = np.abs(total - expected).max()
+        assert np.allclose(total, expected, rtol=1e-6, atol=1e-7), f"what was added is {apart:.3g} from what is decoded"
 
     @pytest.mark.parametrize("part_length", [1, 64, 300, 1000])
     def test_parts_make_up_the_tensor(self, part_length: int) -> None:
@@ -81,8 +95,10 @@ class CodecSuite:
 
     def test_other_types_are_refused(self) -> None:
         codec = self.make()
-        assert all(codec.takes(dtype) for dtype in self.dtypes)
-        assert not any(codec.takes(dtype) for dtype in self.refused_dtypes)
+        for dtype in self.dtypes:
+            assert codec.takes(dtype), f"it is expected to take {dtype}, and says that it doesn't"
+        for dtype in self.refused_dtypes:
+            assert not codec.takes(dtype), f"it is expected not to take {dtype}, and says that it does"
 
     # --- what isn't a number ----------------------------------------------------------------------------------------
     def test_what_is_not_finite_follows_the_rule_and_harms_nothing_else(self) -> None:
@@ -91,10 +107,10 @@ class CodecSuite:
         is_finite = np.isfinite(values)
         got = codec.decode(codec.encode(values), 1000, "float32")
         if self.not_finite == "zero":
-            assert not got[~is_finite].any()
+            assert not got[~is_finite].any(), f"0 expected of NaN and infinities, got {got[~is_finite]}"
         else:
-            assert np.isnan(got[3])
-        assert not np.isnan(np.delete(got, 3)).any()
+            assert np.isnan(got[3]), f"NaN expected of NaN, got {got[3]}"
+        assert not np.isnan(np.delete(got, 3)).any(), "values beside a NaN became NaN"
         for number in range(3):
             later = codec.decode(codec.encode(drawn(1000, number)), 1000, "float32")
             assert np.isfinite(later).all(), "it spread into later rounds"
@@ -105,9 +121,9 @@ class CodecSuite:
         good = codec.encode(drawn(length, 6))
         for data in (b"", good[:-1], good + b"\0", good + good):
             total = drawn(length, 7)
-            with pytest.raises(_core.Error):
+            with refused(f"{len(data)} bytes of a part that has {len(good)}"):
                 codec.accumulate(data, total)
-            np.testing.assert_array_equal(total, drawn(length, 7))
+            assert np.array_equal(total, drawn(length, 7)), "bytes were refused, and the sum was changed"
 
     def test_any_bytes_are_decoded_or_refused(self) -> None:
         codec, length, random = self.make(), 300, np.random.default_rng(8)
@@ -119,7 +135,7 @@ class CodecSuite:
             try:
                 codec.accumulate(data.tobytes(), total)
             except _core.Error:
-                np.testing.assert_array_equal(total, drawn(length, 7))
+                assert np.array_equal(total, drawn(length, 7)), "bytes were refused, and the sum was changed"
 
     # --- memory -----------------------------------------------------------------------------------------------------
     def test_slots_and_directions_know_nothing_of_each_other(self) -> None:
@@ -127,15 +143,17 @@ class CodecSuite:
         for number in range(5):
             values = drawn(500, number)
             expected = alone.encode(values)
-            assert codec.encode(values, slot=1) == expected or self.sparse  # lots may differ by slot
+            same = codec.encode(values, slot=1) == expected or self.sparse  # lots may differ by slot
+            assert same, "another slot's rounds changed what a slot encodes"
             codec.encode(drawn(500, 100 + number), slot=2)
             codec.encode(drawn(500, 200 + number), slot=1, direction="down")
-            assert codec.encode(values, slot=0) == expected
+            assert codec.encode(values, slot=0) == expected, "another slot's rounds changed what a slot encodes"
 
     def test_the_same_again_gives_the_same_bytes(self) -> None:
         one, two = self.make(), self.make()
         for number in range(5):
-            assert one.encode(drawn(700, number)) == two.encode(drawn(700, number))
+            same = one.encode(drawn(700, number)) == two.encode(drawn(700, number))
+            assert same, f"two codecs were given the same, and encoded round {number + 1} differently"
 
     def test_a_saved_slot_goes_on_where_it_was(self) -> None:
         one, two = self.make(), self.make()
@@ -143,16 +161,17 @@ class CodecSuite:
             one.encode(drawn(700, number))
             two.encode(drawn(700, 50 + number))
         two.load(one.save(), 700, "float32")
-        assert two.save() == one.save()
+        assert two.save() == one.save(), "what was loaded is not what is saved again"
         for number in range(4):
-            assert one.encode(drawn(700, number)) == two.encode(drawn(700, number))
+            same = one.encode(drawn(700, number)) == two.encode(drawn(700, number))
+            assert same, "a slot that was loaded encodes otherwise than the one that was saved"
 
     def test_what_is_no_saved_slot_is_refused(self) -> None:
         codec = self.make()
         codec.encode(drawn(700, 1))
         saved = codec.save()
         for data in (saved + b"\0", saved[:-1]) if saved else (b"\0",):
-            with pytest.raises(_core.Error):
+            with refused(f"a saved slot of {len(data)} bytes where {len(saved)} are right"):
                 codec.load(data, 700, "float32")
 
     def test_nothing_is_lost_over_50_rounds(self) -> None:
@@ -167,12 +186,15 @@ class CodecSuite:
                     part += codec.decode(data, len(part), dtype)
             largest = max(abs(values).max() for values in rounds)
             allowed = (1 if codec.keeps_residual else 50) * self.error * 1.01 * largest + 1e-3
-            assert abs(given - got).max() <= allowed
+            missing = abs(given - got).max()
+            assert missing <= allowed, (
+                f"after 50 rounds at most {allowed:.3g} may be missing of a value, {missing:.3g} is"
+            )
 
     def test_what_was_lost_leaves_again(self) -> None:
         codec, values = self.make(), drawn(900, 11)
         if not codec.keeps_residual:
-            with pytest.raises(_core.Error):
+            with refused("give_back of a codec that keeps no residual"):
                 codec.give_back(codec.encode(values))
             return
         sent = codec.encode_parts(values, 300)
@@ -181,7 +203,11 @@ class CodecSuite:
         again = codec.encode_parts(np.zeros(900, np.float32), 300)
         for first, second in zip(sent, again, strict=True):
             lost, got = codec.decode(first, 300, "float32"), codec.decode(second, 300, "float32")
-            np.testing.assert_allclose(got, lost, atol=2 * self.error * abs(values).max() + 1e-6)
+            allowed = 2 * self.error * abs(values).max() + 1e-6
+            apart = np.abs(got - lost).max()
+            assert apart <= allowed, (
+                f"what was given back left again, {apart:.3g} from what was lost; {allowed:.3g} allowed"
+            )
 
     # --- on the way -------------------------------------------------------------------------------------------------
     def test_merged_parts_carry_their_sum(self) -> None:
@@ -194,9 +220,10 @@ class CodecSuite:
             for piece in pieces:
                 codec.accumulate(piece, total)
             merged = codec.merge(pieces, 600, "float32")
-            bound = self.merge_error * np.abs(total).max()
-            np.testing.assert_allclose(codec.decode(merged, 600, "float32"), total, rtol=0, atol=bound)
-        with pytest.raises(_core.Error):
+            got = codec.decode(merged, 600, "float32")
+            most = self.merge_error * np.abs(total).max()
+            assert np.abs(got - total).max() <= most, f"{count} merged parts decode to something else than their sum"
+        with refused("a part that is cut off, given to merge"):
             codec.merge([pieces[0], pieces[1][:-1]], 600, "float32")
 
     def test_more_weighs_more(self) -> None:
@@ -205,15 +232,28 @@ class CodecSuite:
             codec.score(codec.encode(values * np.float32(scale), slot=i), 600, "float32")
             for i, scale in enumerate((0, 1, 2))
         ]
-        assert scores[0] == 0 < scores[1] < scores[2]
+        assert scores[0] == 0 < scores[1] < scores[2], f"rising scores from 0 expected, got {scores}"
 
     def _check_arrived(self, got: Values, values: Values) -> None:
         bound = self.error * np.abs(values, dtype=np.float64).max(initial=0) * 1.001
-        wrong = np.abs(got.astype(np.float64) - values) > bound
+        apart = np.abs(got.astype(np.float64) - values)
         if self.sparse:
-            wrong &= got != 0
-            assert np.count_nonzero(got) >= min(len(values), 1)
-        assert not wrong.any()
+            apart[got == 0] = 0
+            assert np.count_nonzero(got) >= min(len(values), 1), f"nothing arrived of {len(values)} values"
+        most = apart.max(initial=0)
+        assert most <= bound, (
+            f"{len(values)} values: within {bound:.3g} expected (error {self.error:.3g}), {most:.3g} off"
+        )
+
+
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """The core's Error is expected from the block."""
+    try:
+        yield
+    except _core.Error:
+        return
+    raise AssertionError(f"expected to be refused, and was taken: {what}")
 
 
 def drawn(length: int, seed: int, dtype: str = "float32") -> Values:

@@ -50,6 +50,7 @@ class Router:
             raise
         self.congestion = str(told["congestion"])
         self._namespaces = dict(zip(wan.parties, told["namespaces"], strict=True))
+        self._before: dict[str, Any] = {"wall_s": 0.0, "cpu_s": 0.0, "links": []}
 
     def namespace(self, party: str) -> str:
         """The file that joins its namespace, as long as the router runs."""
@@ -59,10 +60,17 @@ class Router:
         """Words before a command that is to run there."""
         return ["nsenter", f"--net={self.namespace(party)}"]
 
+    def forget(self) -> None:
+        """What was counted until now is not told: it was no part of the run."""
+        self._before = self._ask("counters")
+
     def counters(self) -> dict[str, Any]:
-        """wall_s and cpu_s since it was started; by link: up_bytes and down_bytes with IP headers, packets, dropped at
-        full queues, lost on the way."""
-        return self._ask("counters")
+        """wall_s and cpu_s since it was started, or since `forget`; by link: up_bytes and down_bytes with IP headers,
+        packets, dropped at full queues, lost on the way."""
+        now = self._ask("counters")
+        for link, before in zip(now["links"], self._before["links"], strict=False):
+            link.update({what: link[what] - before[what] for what in link if what != "party"})
+        return {**now, **{what: now[what] - self._before[what] for what in ("wall_s", "cpu_s")}}
 
     def interface_bytes(self, party: str) -> tuple[int, int]:
         """(sent, received) as the kernel counts at the party's WAN device, IP headers included."""

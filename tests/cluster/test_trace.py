@@ -1,11 +1,17 @@
 """What nodes tell of the rounds that a timeline wants, and that they tell nothing else."""
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 
+from geomx import timeline
 from geomx.testing import LocalCluster
+
+TITLES = {"global server 0": "global_server0",
+          **{f"local server of party party{p}": f"party{p}.server" for p in (0, 1)},
+          **{f"worker {w} of party party{p}": f"party{p}.worker{w}" for p, w in ((0, 0), (0, 1), (1, 0))}}  # fmt: skip
 
 
 def kinds(lines, *, round_=None):
@@ -62,3 +68,40 @@ def test_a_full_buffer_is_told():
 @pytest.mark.parametrize("rounds", [[], [100, 200]])
 def test_nothing_is_told_otherwise(rounds):
     assert set(traced(rounds=rounds).values()) == {""}
+
+
+def test_the_file_is_what_perfettos_importer_takes(tmp_path):
+    """Its rules for JSON: slices with a time and no negative length that nest on their track; flow events that begin
+    once, end once, go forward and lie within a slice."""
+    for name, lines in traced(rounds=[2, 4]).items():
+        timeline.append(tmp_path, name, lines)
+    file = timeline.assemble(tmp_path, TITLES)
+    events = json.loads(file.read_text())["traceEvents"]
+    slices, flows = defaultdict(list), defaultdict(list)
+    for event in events:
+        assert isinstance(event["name"], str) and isinstance(event["pid"], int)
+        if event["ph"] == "X":
+            assert event["ts"] >= 0 and event["dur"] >= 0
+            slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        elif event["ph"] == "M":
+            assert event["name"] in ("process_name", "process_sort_index", "thread_name") and event["args"]
+        else:
+            assert event["ph"] in "stf" and (event["ph"] != "f" or event["bp"] == "e")
+            flows[event["cat"], event["id"]].append(event)
+    for track in slices.values():
+        nests(sorted(track, key=lambda s: (s[0], -s[1])))
+    assert len(flows) == 3 * 3 * 2  # rounds, workers, keys
+    for way in flows.values():
+        assert [e["ph"] for e in way] == ["s", *"t" * (len(way) - 2), "f"] and len(way) == 8
+        assert [e["ts"] for e in way] == sorted(e["ts"] for e in way)
+        for event in way:
+            assert any(begin <= event["ts"] <= end for begin, end in slices[event["pid"], event["tid"]]), event
+
+
+def nests(track):
+    open_until = []
+    for begin, end in track:
+        while open_until and open_until[-1] <= begin:
+            open_until.pop()
+        assert not open_until or end <= open_until[-1]
+        open_until.append(end)

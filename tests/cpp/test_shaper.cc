@@ -147,6 +147,37 @@ TEST_CASE("datagrams are lost at the stated rate, and where a queue is full; str
   CHECK(c.transport->max_datagram(0) < 1400);
 }
 
+TEST_CASE("where there are lossy channels its room follows the link's backlog, and who found none is told") {
+  World world = quiet_world();
+  const auto links = WanLinks::make(2, 0);
+  Site a(world, "a", 0, two_parties(), links), b(world, "b", 1, two_parties(), links);
+  const PeerId to_b = a.connect("b");
+  int told = 0;
+  a.transport->on_room([&](PeerId peer) { told += peer == to_b; });
+  CHECK(a.transport->room(to_b) > 9000);
+  int sent = 0;
+  for (; a.transport->room(to_b) > 0 && sent < 100; ++sent) a.send(to_b, "d", 972, 1);
+  CHECK(sent == 10);  // 1,000 bytes each, a millisecond each: ten milliseconds' worth
+  CHECK(a.transport->room(to_b) == 0);
+  CHECK(told == 0);
+  world.run(10'000'000);
+  CHECK(told == 1);
+  CHECK(a.transport->room(to_b) > 9000);
+  CHECK(b.arrived.size() == 10);  // none met a full queue
+}
+
+TEST_CASE("acknowledgements of a stream take their share of the way back") {
+  World world = quiet_world();
+  const auto links = WanLinks::make(2, 0);
+  Site a(world, "a", 0, two_parties(), links), b(world, "b", 1, two_parties(), links);
+  a.send(a.connect("b"), "x", 144'800);
+  world.run(10'000'000);
+  REQUIRE(b.arrived.size() == 1);
+  const uint64_t begun = kDelay;  // when they begin: with the first byte
+  CHECK(links->busy_until_us(1, LinkSide::up) == doctest::Approx(begun + 50 * 52).epsilon(0.01));
+  CHECK(links->busy_until_us(0, LinkSide::down) == doctest::Approx(begun + 50 * 52).epsilon(0.01));
+}
+
 TEST_CASE("losses come in bursts of the stated length") {
   LossProcess process;
   std::mt19937_64 random(3);

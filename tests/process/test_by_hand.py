@@ -11,6 +11,7 @@ from by_hand import EXEC, ROOT
 needs_mxnet = pytest.mark.skipif(importlib.util.find_spec("mxnet") is None, reason="MXNet isn't installed")
 
 DGT = {"ENABLE_DGT": "1", "DMLC_UDP_CHANNEL_NUM": "3", "DMLC_K": "0.8", "ADAPTIVE_K_FLAG": "1"}
+ORDER = {"ENABLE_INTER_TS": "1", "ENABLE_INTRA_TS": "1", "MAX_GREED_RATE_TS": "0.9", "ENABLE_P3": "1"}
 
 
 @pytest.fixture
@@ -43,12 +44,19 @@ def test_the_seeds_twelve_nodes_train_the_cnn(deploy):
 
 @needs_mxnet
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize(("loop", "variables"), [("bsc", {}), ("fp16", DGT)])
-def test_a_printed_loop(deploy, tmp_path, loop, variables):
-    """Two global servers, and the bound on some roles only. The second loop exchanges half-precision arrays, over a
-    transport that the servers are told of."""
-    if variables:
-        pytest.importorskip("geomx_dgt", reason="the plugin isn't installed: pip install plugins/dgt")
+@pytest.mark.parametrize(
+    ("loop", "plugins", "variables", "agreed"),
+    [
+        ("bsc", ["tsengine", "p3"], ORDER, ["scheduler.p3=true", "scheduler.tsengine.inter=true",
+                                            "scheduler.tsengine.intra=true", "placement.bigarray_bound=5000"]),
+        ("fp16", ["dgt"], DGT, ['transport={"name":"dgt"}', "transport.channels=3", "transport.adaptive_k=true"]),
+    ],
+)  # fmt: skip
+def test_a_printed_loop(deploy, tmp_path, loop, plugins, variables, agreed):
+    """Two global servers, the bound and the page's other variables on the servers only; all nodes know of them. The
+    second loop exchanges half-precision arrays."""
+    for plugin in plugins:
+        pytest.importorskip(f"geomx_{plugin}", reason=f"the plugin isn't installed: pip install plugins/{plugin}")
     script = tmp_path / "loop.py"
     script.write_text(seed_page.filled(loop, epochs=3, compression={"type": "none"}))
     deployment = deploy(global_servers=2)
@@ -60,6 +68,7 @@ def test_a_printed_loop(deploy, tmp_path, loop, variables):
     codes = deployment.wait(120)
     assert set(codes.values()) == {0}, deployment.story()
     assert min(accuracies(deployment, deployment.workers).values()) > 0.6
+    assert all(setting in deployment.said(server) for setting in agreed for server in ("a.server", "global_server0"))
 
 
 @needs_mxnet

@@ -32,6 +32,20 @@ def test_a_run_between_namespaces_finishes_and_leaves_nothing(begin):
     assert "5 ms one way" in ended.output
 
 
+def test_the_ledger_agrees_with_what_the_interfaces_count(begin):
+    run = begin("network.rate_mbit=200", "network.delay_ms=2", "launcher=netns", "topology.workers=1",
+                "compression=fp16", "task.pixels=28", "task.max_rounds=12", real=True)  # fmt: skip
+    ended = run.wait(50)
+    assert ended.code == 0, ended.output
+    found = ended.summary["network"]["ledger"]
+    assert set(found) == {"party0", "party1", "central"}
+    halves = 12 * 2 * 178_762  # what fp16 leaves of the model in that many rounds
+    assert found["party0"]["ledger_bytes"] > halves and found["central"]["ledger_bytes"] > 2 * halves
+    for row in found.values():
+        assert abs(row["off"]) < 0.02, found
+    assert "agree within" in ended.output
+
+
 def test_namespaces_and_router_are_gone_when_the_launcher_is_killed(begin):
     run = begin(*NETWORK, "framework=numpy", "topology.workers=1", "task.epochs=10000", real=True)
     run.until(run.is_training, 40)

@@ -1,9 +1,11 @@
 """The report: runs are found and folded, what is drawn is what they left, and a browser finds nothing wrong with it."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -148,3 +150,49 @@ def test_a_browser_finds_nothing_wrong_with_it(sweep, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert "CONSOLE" not in ended.stderr, ended.stderr
     assert shot.stat().st_size > 30_000  # an empty page has less
+
+
+MLFLOW = """
+import json, sys
+from pathlib import Path
+from geomx.api import RunInfo
+from geomx.config import load
+from geomx.report import __main__ as command
+from geomx.tracking import observers
+from geomx.tracking.mlflow import client, default_uri
+
+def track(directory):
+    summary = json.loads((directory / "summary.json").read_text())
+    rows = (directory / "metrics.jsonl").read_text()
+    watching = observers(load({}))
+    watching.start(RunInfo(directory=directory, config=summary["config"], in_sweep=True))
+    (directory / "summary.json").write_text(json.dumps({**summary, "mlflow_run_id": watching.run_id}))
+    (directory / "metrics.jsonl").write_text(rows)  # who starts to watch begins an empty one
+    watching.end(summary)
+    return watching.run_id
+
+root = Path(sys.argv[1])
+ids = [track(root / name) for name in ("001", "003")]
+parent = (root / "mlflow_parent").read_text().split()[-1]
+for words, out in (([ids[0]], "one"), ([parent], "sweep")):
+    assert command.main([*words, "--out", str(root.parent / out)]) == 0
+(root / "001").rename(root.parent / "moved")  # then what MLflow keeps is as good
+assert command.main([ids[0], "--out", str(root.parent / "again"), "--no-mlflow"]) == 0
+c = client(default_uri())
+print(json.dumps({name: [a.path for a in c.list_artifacts(run, "report")] for name, run in
+                  (("one", ids[0]), ("sweep", parent))}))
+"""
+
+
+@pytest.mark.timeout(180)
+def test_runs_are_found_by_their_mlflow_ids_and_the_page_is_logged_there(sweep, tmp_path):
+    pytest.importorskip("mlflow")
+    environment = {**os.environ, "GEOMX_HOME": str(tmp_path / "home")}
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", MLFLOW, str(sweep)], capture_output=True, text=True,
+                           env=environment, timeout=170, check=False)  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    logged = json.loads(ended.stdout.splitlines()[-1])
+    assert "report/report.html" in logged["one"] and "report/report.html" in logged["sweep"]
+    for name in ("one", "again"):
+        assert "Accuracy over time" in (tmp_path / name / "report.html").read_text()
+    assert "compression=" in (tmp_path / "sweep" / "report.html").read_text()

@@ -20,6 +20,8 @@ def run(tmp_path, *words):
         (["task.batch_size=abc"], "geomx: task.batch_size: 'abc' given, allowed is a whole number at least 1"),
         (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
         (["seed=1,2"], "geomx: seed: several values are a sweep (add -m) or a list (write [a,b])"),
+        (["topology.parties=[{name:", "a}]"], "geomx: topology.parties=[{name:: can't be read as NAME=VALUE"),
+        (["task=mnist", "task.data_dir=~/data"], "geomx: task.data_dir=~/data: can't be read as NAME=VALUE; quote the"),
         (["-m", "seed=1,2", "task.batch_size=0"], "geomx: task.batch_size: 0 given"),
         (["-m", "seed=interval(1,2)"], "a grid needs a list of values"),
     ],

@@ -1,5 +1,5 @@
 """scheduler=tsengine: contributions merge pairwise on their way to the server, and members pass values on, as measured
-links allow (TSEngine: Zhou et al., IEEE/ACM Transactions on Networking 2021). Native, in libgeomx_tsengine.so."""
+links allow (TSEngine: Zhou et al., IEEE TNSM 18(4), 2021). Native, in libgeomx_tsengine.so."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,7 +5,8 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
-#include "identity_codec.h"
+#include "core/identity_codec.h"
+#include "values.h"
 
 namespace nb = nanobind;
 
@@ -159,16 +160,7 @@ class PythonCodec : public Codec {
   template <typename Call>
   Status call(const char* method, Call&& body) const {
     const nb::gil_scoped_acquire gil;
-    const std::string who = nb::cast<std::string>(nb::str(self_.attr("__class__").attr("__name__"))) + "." + method;
-    try {
-      body();
-      return {};
-    } catch (nb::python_error& e) {
-      return Status::error(who + ": " + nb::cast<std::string>(nb::str(e.type().attr("__name__"))) + ": " +
-                           nb::cast<std::string>(nb::str(e.value())));
-    } catch (const std::exception& e) {
-      return Status::error(who + ": " + e.what());
-    }
+    return guarded(nb::cast<std::string>(nb::str(self_.attr("__class__").attr("__name__"))) + "." + method, body);
   }
 
   nb::object self_;
@@ -180,18 +172,11 @@ class PythonCodec : public Codec {
 }  // namespace
 
 Status make_python_codec(nb::object make, const Params& params, std::unique_ptr<Codec>* out) {
-  const nb::gil_scoped_acquire gil;
-  try {
+  return guarded("", [&] {
     nb::dict given;
     for (const auto& [name, value] : params) std::visit([&](const auto& v) { given[name.c_str()] = v; }, value);
     *out = std::make_unique<PythonCodec>(make(given));
-    return {};
-  } catch (nb::python_error& e) {
-    return Status::error(nb::cast<std::string>(nb::str(e.type().attr("__name__"))) + ": " +
-                         nb::cast<std::string>(nb::str(e.value())));
-  } catch (const std::exception& e) {
-    return Status::error(e.what());
-  }
+  });
 }
 
 }  // namespace geomx

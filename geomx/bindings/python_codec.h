@@ -2,7 +2,7 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
-#include "codec.h"
+#include "core/codec.h"
 
 namespace geomx {
 

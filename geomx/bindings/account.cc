@@ -1,0 +1,133 @@
+// What a node counted: counters, ledger and timeline.
+#include <sstream>
+
+#include "node.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace geomx {
+namespace {
+
+std::string in_one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+}  // namespace
+
+std::map<std::string, double> PyNode::counters() {
+  return named(ask<Counters>([](Node& node) { return node.counters(); }));
+}
+
+// Taken in one turn, so that the items add up to the counters.
+nb::dict PyNode::ledger() {
+  struct Taken {
+    Counters counters;
+    std::vector<Node::Item> items;
+    std::map<uint32_t, std::string> keys;
+  };
+  const Taken taken = ask<Taken>([](Node& node) {
+    Taken t{node.counters(), node.items(), {}};
+    for (const TierCounters& tier : t.counters.tier)
+      for (uint32_t key = 0; key < tier.keys.size(); ++key) t.keys[key] = node.key_name(key);
+    return t;
+  });
+  const char* const accounts[] = {"up", "down", "init", "control"};
+  nb::list sent, work;
+  for (const Node::Item& item : taken.items)
+    sent.append(nb::make_tuple(tier_word(item.tier), item.to, item.key, accounts[size_t(item.flow.account)],
+                               item.flow.codec ? codec_word(item.flow.codec) : "", item.flow.frames,
+                               item.flow.payload_bytes, item.flow.framing_bytes));
+  for (Tier tier : {Tier::lan, Tier::wan}) {
+    const auto& keys = taken.counters.tier[size_t(tier)].keys;
+    for (uint32_t key = 0; key < keys.size(); ++key)
+      work.append(nb::make_tuple(tier_word(tier), taken.keys.at(key), keys[key].encode_s[0], keys[key].encode_s[1],
+                                 keys[key].decode_s[0], keys[key].decode_s[1], keys[key].dropped_parts,
+                                 keys[key].returned_parts));
+  }
+  nb::dict out;
+  out["counters"] = nb::cast(named(taken.counters));
+  out["sent"] = sent;
+  out["work"] = work;
+  return out;
+}
+
+std::map<std::string, double> PyNode::named(const Counters& c) {
+  std::map<std::string, double> out{{"rounds", double(c.rounds)},
+                                    {"encode_s", c.encode_s},
+                                    {"decode_s", c.decode_s},
+                                    {"update_s", c.update_s},
+                                    {"refused_frames", 0}};
+  for (size_t tier = 0; tier < 2; ++tier) {
+    const TierCounters& t = c.tier[tier];
+    const std::string prefix = tier ? "wan." : "lan.";
+    out[prefix + "up_bytes"] = double(t.up_bytes);
+    out[prefix + "down_bytes"] = double(t.down_bytes);
+    out[prefix + "up_payload_bytes"] = double(t.up_payload_bytes);
+    out[prefix + "down_payload_bytes"] = double(t.down_payload_bytes);
+    for (const auto& [id, bytes] : t.up_payload_by_codec)
+      out[prefix + "up_payload_bytes." + codec_word(id)] = double(bytes);
+    for (const auto& [id, bytes] : t.down_payload_by_codec)
+      out[prefix + "down_payload_bytes." + codec_word(id)] = double(bytes);
+    out[prefix + "init_bytes"] = double(t.init_bytes);
+    out[prefix + "control_bytes"] = double(t.control_bytes);
+    out[prefix + "messages"] = double(t.messages);
+    out[prefix + "dropped_parts"] = double(t.dropped_parts);
+    out[prefix + "missing_parts"] = double(t.missing_parts);
+    out[prefix + "classed_parts"] = double(t.classed_parts);
+    out[prefix + "droppable_parts"] = double(t.droppable_parts);
+    out[prefix + "sent_mass"] = t.sent_mass;
+    out[prefix + "returned_mass"] = t.returned_mass;
+    out["refused_frames"] += double(t.refused_frames);
+  }
+  for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.figures(); }))
+    out[name] += value;
+  for (const auto& [name, value] : ask<std::map<std::string, double>>([](Node& node) { return node.metrics(); }))
+    out[name] += value;
+  return out;
+}
+
+std::string PyNode::take_trace() {
+  struct Taken {
+    std::vector<TraceEvent> events;
+    std::map<uint32_t, std::string> keys;
+    std::map<std::pair<Tier, uint32_t>, std::string> peers;
+    uint64_t num_dropped = 0;
+  };
+  const Taken taken = ask<Taken>([](Node& node) {
+    Taken t;
+    t.events = node.trace().take();
+    t.num_dropped = node.trace().num_dropped();
+    for (const TraceEvent& e : t.events) {
+      if (std::string& name = t.keys[e.key]; name.empty()) name = node.key_name(e.key);
+      if (e.peer == kNobody) continue;
+      if (std::string& name = t.peers[{e.tier, e.peer}]; name.empty()) name = node.peer_name(e.tier, e.peer);
+    }
+    return t;
+  });
+  const nb::gil_scoped_release nogil;
+  std::ostringstream out;
+  for (const auto& [index, name] : taken.keys) out << "key " << index << ' ' << in_one_line(name) << '\n';
+  for (const auto& [peer, name] : taken.peers)
+    out << "peer " << tier_word(peer.first) << ' ' << peer.second << ' ' << in_one_line(name) << '\n';
+  const char* const kinds[] = {"encode", "queue", "receive", "merge", "open", "update", "decode"};
+  for (const TraceEvent& e : taken.events)
+    out << "span " << kinds[size_t(e.kind)] << ' ' << tier_word(e.tier) << ' ' << direction_word(e.direction) << ' '
+        << (e.peer == kNobody ? int64_t(-1) : int64_t(e.peer)) << ' ' << e.key << ' ' << e.part << ' ' << e.round << ' '
+        << e.begin_ns << ' ' << e.end_ns << '\n';
+  if (taken.num_dropped) out << "dropped " << taken.num_dropped << '\n';
+  return out.str();
+}
+
+std::map<std::string, std::string> PyNode::addresses() {
+  return ask<std::map<std::string, std::string>>([](Node& node) {
+    std::map<std::string, std::string> out;
+    for (Tier tier : {Tier::lan, Tier::wan})
+      if (const std::string address = node.address(tier); !address.empty()) out[tier_word(tier)] = address;
+    return out;
+  });
+}
+
+}  // namespace geomx

@@ -1,0 +1,146 @@
+"""Which techniques go together: every topology, compression, transport, scheduler and place of the optimizer.
+
+`python -m geomx.combinations` prints the table of the documentation. It is made from what plugins declare (`forbids`,
+`needs`, `fills`), as a run judges them; a test trains with each.
+"""
+
+import dataclasses
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from geomx.config import judge, load
+from geomx.errors import ConfigError, Forbidden
+
+TOPOLOGIES = ("hips", "flat", "multigps")
+COMPRESSIONS = ("none", "bsc", "fp16", "mpq")
+TRANSPORTS = ("zmq", "dgt")
+SCHEDULERS = (("fifo",), ("p3",), ("tsengine",), ("p3", "tsengine"))
+PLACES = ("worker", "server")
+_OTHERWISE: dict[str, dict[str, Any]] = {
+    "sync=mixed": {"sync": {"name": "mixed", "optimizer": {"where": "server"}}},
+    "deterministic=true": {"deterministic": True},
+}
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One choice of each; `optimizer` is where it is, "worker" or "server"."""
+
+    topology: str
+    compression: str
+    transport: str
+    scheduler: tuple[str, ...]
+    optimizer: str
+
+    def __str__(self) -> str:
+        return "-".join((self.topology, self.compression, self.transport, "+".join(self.scheduler), self.optimizer))
+
+    def groups(self) -> dict[str, Any]:
+        """The configuration as plain data, for `geomx.config.load`."""
+        return {
+            "topology": {"name": self.topology},
+            "compression": {"name": self.compression},
+            "transport": {"name": self.transport},
+            "scheduler": {name: {} for name in self.scheduler},
+            "sync": {"name": "fsa", "optimizer": {"where": self.optimizer}},
+        }
+
+    def refusal(self) -> str:
+        """The sentence with which it is refused before a run, or "". Raises ConfigError if a plugin is missing."""
+        return _judged(self.groups())
+
+    def plugins(self) -> list[str]:
+        """Techniques in it; the core's own choices are none."""
+        own = {"hips", "flat", "none", "zmq", "fifo"}
+        return [n for n in (self.topology, self.compression, self.transport, *self.scheduler) if n not in own]
+
+
+def of_techniques() -> Iterator[Combination]:
+    """All 192."""
+    for chosen in itertools.product(TOPOLOGIES, COMPRESSIONS, TRANSPORTS, SCHEDULERS, PLACES):
+        yield Combination(*chosen)
+
+
+def beside(**changed: Any) -> Iterator[tuple[str, str]]:
+    """(technique, refusal) of each technique alone with something else changed: beside(deterministic=True)."""
+    for choice, base in _alone():
+        groups = base.groups()
+        for group, value in changed.items():
+            groups[group] = groups[group] | value if isinstance(value, dict) else value
+        yield choice, _judged(groups)
+
+
+def page() -> str:
+    """Markdown."""
+    lines = [_HEAD]
+    lines += ["| topology | optimizer | transport | scheduler | " + " | ".join(COMPRESSIONS) + " |",
+              "|---|---|---|---|" + "---|" * len(COMPRESSIONS)]  # fmt: skip
+    reasons: list[str] = []
+    refusals = {c: c.refusal() for c in of_techniques()}
+    for topology, place, transport, scheduler in itertools.product(TOPOLOGIES, PLACES, TRANSPORTS, SCHEDULERS):
+        cells = [_cell(refusals[Combination(topology, c, transport, scheduler, place)], reasons) for c in COMPRESSIONS]
+        lines.append(f"| {topology} | {place} | {transport} | {','.join(scheduler)} | {' | '.join(cells)} |")
+    lines += ["", f"{len(refusals)} combinations, {sum(map(bool, refusals.values()))} of them refused.", "", _BESIDE]
+    found = {title: dict(beside(**changed)) for title, changed in _OTHERWISE.items()}
+    lines += ["| technique | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
+    for technique, _ in _alone():
+        lines.append(f"| {technique} | " + " | ".join(_cell(f[technique], reasons) for f in found.values()) + " |")
+    lines += ["", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]
+    return "\n".join(lines) + "\n"
+
+
+_HEAD = """# What goes with what
+
+Written by `python -m geomx.combinations`, from what the plugins declare; a test keeps both equal. Each "yes" is trained
+on real data by `tests/cluster/test_combinations.py`: it reaches the accuracy that the task reaches without techniques,
+and all workers end with the same weights. A number is the reason with which a run is refused before it starts.
+"""
+_BESIDE = """## With other synchronisation
+
+Each technique alone; `sync=mixed` with the optimizer on the servers.
+"""
+
+
+def _alone() -> Iterator[tuple[str, Combination]]:
+    plain = Combination("hips", "none", "zmq", ("fifo",), "server")
+    for name in COMPRESSIONS[1:]:
+        yield f"compression={name}", dataclasses.replace(plain, compression=name)
+    for name in TRANSPORTS[1:]:
+        yield f"transport={name}", dataclasses.replace(plain, transport=name)
+    for names in SCHEDULERS[1:3]:
+        yield f"scheduler={names[0]}", dataclasses.replace(plain, scheduler=names)
+    for name in TOPOLOGIES[1:]:
+        yield f"topology={name}", dataclasses.replace(plain, topology=name)
+
+
+def _judged(groups: dict[str, Any]) -> str:
+    try:
+        judge(load(groups))
+    except Forbidden as e:
+        return str(e)
+    return ""
+
+
+def _cell(refusal: str, reasons: list[str]) -> str:
+    if not refusal:
+        return "yes"
+    if refusal not in reasons:
+        reasons.append(refusal)
+    return f"no ({reasons.index(refusal) + 1})"
+
+
+def main() -> int:
+    """Exit code 2 where a plugin is missing."""
+    try:
+        print(page(), end="")
+    except ConfigError as e:
+        print(f"geomx: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

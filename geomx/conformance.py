@@ -1,0 +1,146 @@
+"""`python -m geomx.plugin check`: the suites of what a distribution offers, as a table with a sentence for what failed.
+
+They run in a child, so that a plugin that crashes or hangs costs one row and not the table. The child (`geomx.testing.
+judged`) writes a JSON line for each step to a pipe.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, version
+from typing import IO, Any
+
+from geomx import plugins
+from geomx.errors import ConfigError
+
+SILENT_S = 120.0  # of one check, before the child is taken to hang
+WORST = ("failed", "skipped", "passed")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check, whatever number of cases it has."""
+
+    title: str  # of the suite: "compression=mine", "codec mine"
+    check: str
+    result: str  # passed, failed, skipped
+    sentence: str
+
+
+def check(names: Sequence[str]) -> int:
+    """Prints a table for each distribution. Returns the exit code. Raises ConfigError where nothing can be checked."""
+    if importlib.util.find_spec("pytest") is None:
+        raise ConfigError("the suites need pytest, which is not installed: pip install pytest")
+    for name in names:
+        _check_offers(name)
+    bad = 0
+    for name in names:
+        rows = judge(name)
+        print(f"{distribution(name).name} {version(name)}\n{table(rows)}\n")
+        bad += sum(row.result == "failed" for row in rows)
+    return 1 if bad else 0
+
+
+def judge(name: str) -> list[Row]:
+    """Runs all suites of a distribution."""
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile("w+") as output, open(reading, buffering=1) as lines:  # noqa: PTH123  a descriptor
+        child = subprocess.Popen([sys.executable, "-m", "geomx.testing.judged", name, str(writing)], pass_fds=[writing],
+                                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        os.close(writing)
+        try:
+            return _folded(list(_heard(child, lines, output)))
+        finally:
+            _end(child)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Titles are said once; a sentence stands below what it is about where it is long."""
+    wide = max((len(row.check) for row in rows), default=0)
+    lines, title = [], ""
+    for row in rows:
+        if row.title != title:
+            title = row.title
+            lines.append(f"  {title}")
+        lines.append(f"    {row.check:{wide}}  {row.result:7}  {row.sentence}".rstrip())
+    counts = {result: sum(row.result == result for row in rows) for result in reversed(WORST)}
+    return "\n".join([*lines, "  " + ", ".join(f"{count} {result}" for result, count in counts.items() if count)])
+
+
+def _check_offers(name: str) -> None:
+    try:
+        found = distribution(name).entry_points.select(group=plugins.ENTRY_POINTS)
+    except (PackageNotFoundError, ValueError):
+        raise ConfigError(
+            f"no distribution {name!r} is installed here; python -m geomx.plugins lists plugins"
+        ) from None
+    if not [e for e in found if e.name.partition(".")[0] not in plugins.FUNCTIONS]:
+        raise ConfigError(f"{name} offers no plugin: it has no entry points in the group {plugins.ENTRY_POINTS}")
+
+
+def _heard(child: "subprocess.Popen[bytes]", lines: IO[str], output: IO[str]) -> Iterator[Row]:
+    """A row for each case; one more where the child ended or hung before all were over."""
+    now: dict[str, Any] = {"title": "", "check": "the suites begin"}
+    over = False
+    for line in _within(lines, SILENT_S):
+        told = json.loads(line)
+        if told["what"] == "case":
+            yield Row(told["title"], told["check"], told["result"], told["sentence"])
+        over = told["what"] == "over"
+        now = told
+    if over:
+        return
+    if child.poll() is None and not _ends(child, 1.0):
+        yield Row(now["title"], now["check"], "failed", f"expected to end within {SILENT_S:g} s, and hung")
+        return
+    code = child.wait()
+    output.seek(0)
+    last = [text for text in output.read().splitlines() if text.strip()][-1:]
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    yield Row(now["title"], now["check"], "failed", ": ".join([f"the process {how} here", *last]))
+
+
+def _within(lines: IO[str], silent_s: float) -> Iterator[str]:
+    """Lines until the pipe ends or is silent for so long."""
+    descriptor, kept = lines.fileno(), b""
+    while select.select([descriptor], [], [], silent_s)[0] and (piece := os.read(descriptor, 1 << 16)):
+        *whole, kept = (kept + piece).split(b"\n")
+        yield from (line.decode() for line in whole)
+
+
+def _ends(child: "subprocess.Popen[bytes]", within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return child.poll() is not None
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """With whatever it has started."""
+    if not _ends(child, 5.0) or child.returncode:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _folded(cases: Sequence[Row]) -> list[Row]:
+    """Cases of one check as one row: the worst of them, with its sentence."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for case in cases:
+        groups.setdefault((case.title, re.sub(r"\[.*", "", case.check, flags=re.DOTALL)), []).append(case)
+    found = []
+    for (title, check_name), group in groups.items():
+        worst = min(group, key=lambda row: WORST.index(row.result))
+        count = f" ({len(group)} cases)" if len(group) > 1 else ""
+        found.append(Row(title, check_name + count, worst.result, worst.sentence))
+    return found

@@ -1,0 +1,88 @@
+"""The child of `python -m geomx.plugin check`: runs the suites of one distribution by pytest, and tells of each case on
+a pipe, as a JSON line."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geomx.errors import ConfigError
+
+MODULE = "from geomx.testing.suites import suites\nglobals().update(suites({!r}))\n"
+LONGEST = 500
+
+
+class Teller:
+    """A pytest plugin."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._pipe = os.fdopen(descriptor, "w", buffering=1)
+        self._collected = False
+
+    def tell(self, what: str, **more: str) -> None:
+        self._pipe.write(json.dumps({"what": what, "title": "", "check": "", **more}) + "\n")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._now = {"title": _title(item), "check": _check(item)}
+        self.tell("begins", **self._now)
+        return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.tell("case", **self._now, result=report.outcome, sentence=_sentence(report))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.outcome == "failed":
+            self.tell("case", title="entry points", check="what is offered can be loaded", result="failed",
+                      sentence=_last_line(str(report.longrepr)))  # fmt: skip
+
+    def pytest_sessionfinish(self) -> None:
+        self.tell("over")
+
+
+def _title(item: pytest.Item) -> str:
+    return str(getattr(getattr(item, "cls", None), "title", ""))
+
+
+def _check(item: pytest.Item) -> str:
+    """'test_zeros_stay_zeros[64]' -> 'zeros stay zeros[64]'"""
+    name, bracket, cases = item.name.removeprefix("test_").partition("[")
+    return name.replace("_", " ") + bracket + cases
+
+
+def _sentence(report: pytest.TestReport) -> str:
+    """Why it failed or was skipped."""
+    if report.outcome == "passed":
+        return ""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    crash: Any = getattr(report.longrepr, "reprcrash", None)
+    message = str(crash.message if crash else report.longrepr).strip()
+    first = message.splitlines()[0] if message else "it failed without a word"
+    return first.removeprefix("AssertionError: ")[:LONGEST]
+
+
+def _last_line(text: str) -> str:
+    return ([line.removeprefix("E   ").strip() for line in text.splitlines() if line.strip()] or ["no word"])[-1]
+
+
+def main(name: str, descriptor: int) -> int:
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:timeout", "--import-mode=importlib", "-c", os.devnull]
+    with tempfile.TemporaryDirectory(prefix="geomx-check-") as folder:
+        module = Path(folder) / "test_conformance.py"
+        module.write_text(MODULE.format(name))
+        return int(pytest.main([*options, f"--rootdir={folder}", str(module)], plugins=[Teller(descriptor)]))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    except ConfigError as e:
+        print(e)
+        sys.exit(2)
