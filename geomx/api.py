@@ -5,7 +5,8 @@ which points at a dataclass whose fields are the options (`option`). What the da
 the group:
 
     compression  the methods of `Compression`
-    transport    the methods of `Transport`; `lossy`: True if it may drop parts; `block_bytes`: wanted size of parts
+    transport    the methods of `Transport`; `lossy`: True if it may drop parts, `datagrams`: if their channels are
+                 datagrams; `block_bytes`: wanted size of parts
     scheduler    `fills`: which places it takes, "scheduler" or "overlay" or both; a "scheduler" has `part_elements`,
                  and the methods of `Scheduler` where it ranks, an "overlay" the methods of `Overlay`
     topology     the fields of `geomx.config.topology.Topology`; `placement`: "module:function" like `Placement`
@@ -239,7 +240,15 @@ class TransportChoice:
 class Transport:
     """Base of the options of a transport plugin. It serves between parties; inside one everything is reliable."""
 
-    lossy: ClassVar[bool] = False
+    @property
+    def lossy(self) -> bool:
+        """May a round close without some of the parts that were sent for it?"""
+        return False
+
+    @property
+    def datagrams(self) -> bool:
+        """Are its lossy channels datagrams, which a shaped link can lose?"""
+        return self.lossy
 
     def choice(self) -> TransportChoice | None:
         """None: the core's plain one."""
@@ -283,6 +292,11 @@ class Scheduler:
         """Bytes that may be on their way to a peer and not acknowledged; one message always may. line: the fastest
         and the longest of this node's ways in the tier."""
         raise NotImplementedError
+
+    def credit_grows(self, tier: str, line: Line) -> bool:
+        """True: `credit_bytes` is the least, and what is measured of a peer comes on top: 1.25 times the rate that its
+        acknowledgements show, times the shortest round trip."""
+        return False
 
 
 # --- overlay ----------------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
     node.set_planner(planner)
     node.set_policy(_policy(codecs))
     node.set_transport(transports.choose)
-    node.set_scheduler(schedulers.credit_bytes, schedulers.rank)
+    node.set_scheduler(schedulers.credit, schedulers.rank)
     node.set_overlay(overlays.choose)
     node.on_configure(configured)
     reporter = reporter or Reporter(spec)

@@ -61,7 +61,8 @@ def _kinds() -> str:
 def _new(kind: str, name: str, language: str, directory: Path | None) -> int:
     folder, files = scaffold.write(kind, name, language, directory)
     print("\n".join(f"{folder / file}" for file in files))
-    print(f"\npip install {folder}\npython -m geomx.plugin check {scaffold.distribution_name(name)}")
+    place = folder if folder.is_absolute() else f"./{folder}"  # without a slash pip would ask an index for it
+    print(f"\npip install {place}\npython -m geomx.plugin check {scaffold.distribution_name(name)}")
     return 0
 
 

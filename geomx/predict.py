@@ -6,8 +6,10 @@ FRAME bytes for each part. What isn't predicted: codecs whose size depends on wh
 lossy transport drops.
 
 Time of a round: a batch's gradients, measured here and shared out over this machine's cores; the codecs' time, measured
-while encoding; the bytes through the slowest access link in each direction; and one round trip. Starting, evaluating,
-the nodes' own work and whatever overlaps are left out: an estimate of the order, not a promise.
+while encoding; the bytes, with TCP/IP's, through the slowest access link in each direction; and one round trip. A part
+comes down as soon as all have sent it, so of the shorter direction only the last part is waited for; no part is longer
+than `scheduler`'s, and in a tensor that isn't cut it is the tensor. Starting, evaluating, the nodes' own work and what
+TCP makes of the links are left out: an estimate, not a promise.
 """
 
 import argparse
@@ -58,13 +60,15 @@ def predict(config: Config) -> Prediction:
         number = {"wan": number["lan"], "lan": 0}
     elif central := getattr(config.topology, "central_workers", 0):
         number["lan"] += central
-    found, codec_s = {}, 0.0
+    found, codec_s, last = {}, 0.0, 0.0
     for tier in TIERS:
         for direction in DIRECTIONS:
-            once, took_s = _encoded(config, tensors, tier, direction) if number[tier] else (0.0, 0.0)
-            found[tier, direction] = once * number[tier] * rounds
-            codec_s += took_s
-    wire_s = _wire_s(config, found["wan", "up"] / rounds / number["wan"], found["wan", "down"] / rounds / number["wan"])
+            once = _encoded(config, tensors, tier, direction) if number[tier] else Encoded()
+            found[tier, direction] = once.bytes * number[tier] * rounds
+            codec_s += once.seconds
+            last = max(last, once.largest / once.bytes) if tier == "wan" else last
+    wire_s = _wire_s(config, found["wan", "up"] / rounds / number["wan"], found["wan", "down"] / rounds / number["wan"],
+                     last)  # fmt: skip
     return Prediction(rounds, found, compute_s + codec_s + wire_s)
 
 
@@ -92,10 +96,17 @@ def _num_workers(config: Config) -> int:
     return sum(p.workers for p in parties(config.topology))
 
 
-def _encoded(config: Config, tensors: Tensors, tier: str, direction: str) -> tuple[float, float]:
-    """(bytes that one node sends another in a round, seconds to encode them)"""
-    policy, rng = config.compression.policy(), np.random.default_rng(1)
-    total, seconds = 0.0, 0.0
+@dataclass
+class Encoded:
+    """What one node sends another in a round: all bytes, those of the largest part, and seconds to encode them."""
+
+    bytes: float = 0.0
+    largest: float = 0.0
+    seconds: float = 0.0
+
+
+def _encoded(config: Config, tensors: Tensors, tier: str, direction: str) -> Encoded:
+    policy, rng, found = config.compression.policy(), np.random.default_rng(1), Encoded()
     made: dict[Any, _core.Codec] = {}
     planner = Planner(config)
     planner.announce([(name, length, "float32") for name, length in tensors])
@@ -109,9 +120,10 @@ def _encoded(config: Config, tensors: Tensors, tier: str, direction: str) -> tup
             began = time.perf_counter()
             parts = codec.encode_parts(values[start:end], part_length(config) or max(1, end - start), slot=slot,
                                        direction=direction)  # fmt: skip
-            seconds += time.perf_counter() - began
-            total += sum(len(p) for p in parts) + FRAME * len(parts)
-    return total, seconds
+            found.seconds += time.perf_counter() - began
+            found.bytes += sum(len(p) for p in parts) + FRAME * len(parts)
+            found.largest = max(found.largest, *(len(p) + FRAME for p in parts))
+    return found
 
 
 def _codec(config: Config, choice: Any, direction: str) -> _core.Codec:
@@ -135,9 +147,13 @@ def _shards(config: Config, planner: Planner, name: str, length: int, tier: str)
     return [(s.offset, s.offset + s.length) for s in planner.shards(name, length, servers)]
 
 
-def _wire_s(config: Config, up: float, down: float) -> float:
-    """Seconds of a round on the WAN, up then down. up, down: bytes of one member of the WAN in a round."""
+def _wire_s(config: Config, up: float, down: float, last: float = 1.0) -> float:
+    """Seconds of a round on the WAN. up, down: bytes of one member of the WAN in a round. last: the share of them that
+    must be up before the rest of the way down can be over, 1: all."""
+    from geomx.wan.overhead import on_the_wire
     from geomx.wan.plan import resolve
+
+    up, down = on_the_wire(up, down), on_the_wire(down, up)
 
     wan = resolve(config.network, config.topology)
     flat = config.topology.tiers == 1
@@ -149,7 +165,8 @@ def _wire_s(config: Config, up: float, down: float) -> float:
         return max([*each, amount * everybody / servers if servers else 0.0], default=0.0)
 
     trip_us = max((wan.paths[i][central].delay_us + wan.paths[central][i].delay_us for i in range(central)), default=0)
-    return takes(wan.up, wan.down[central], up) + takes(wan.down, wan.up[central], down) + trip_us / 1e6
+    ways = takes(wan.up, wan.down[central], up), takes(wan.down, wan.up[central], down)
+    return max(ways) + last * min(ways) + trip_us / 1e6
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -24,12 +24,13 @@ class Schedulers:
         found = (options for options in config.scheduler.values() if isinstance(options, Scheduler))
         self._options: Scheduler | None = next(found, None)
 
-    def credit_bytes(self, tier: str) -> int | None:
-        """Asked by the core, once all settings are known. None: parts leave as pushes ask."""
+    def credit(self, tier: str) -> tuple[int, bool] | None:
+        """(bytes, whether it grows with what is measured). Asked by the core, once all settings are known. None: parts
+        leave as pushes ask."""
         if self._options is None:
             return None
         line = line_of(self._config, self._party) if tier == "wan" else Line()
-        return max(1, int(self._options.credit_bytes(tier, line)))
+        return max(1, int(self._options.credit_bytes(tier, line))), bool(self._options.credit_grows(tier, line))
 
     def rank(self, name: str, order: int, length: int, tier: str) -> int:
         """Raises ConfigError for a rank that is out of bounds."""

@@ -1,11 +1,11 @@
-"""python -m geomx.bench NAME [--quick] | --list"""
+"""python -m geomx.bench NAME [--quick] [--case CASE]... | [NAME] --list"""
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
 
-from geomx.bench import Case, find, names
+from geomx.bench import Case, cases_of, find, names, only
 from geomx.errors import Told
 
 
@@ -13,14 +13,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 whatever the figures; 1 if a benchmark can't run; 2 for an unknown one."""
     parser = argparse.ArgumentParser(prog="python -m geomx.bench", description="Measures this project against others.")
     parser.add_argument("name", nargs="?", help="which benchmark")
-    parser.add_argument("--list", action="store_true", help="names them")
+    parser.add_argument("--list", action="store_true", help="names them, or the cases of one that run by themselves")
+    parser.add_argument("--case", action="append", default=[], metavar="CASE", help="only this one; may be repeated")
     parser.add_argument("--quick", action="store_true", help="ends within a minute; figures are rougher")
     given = parser.parse_args(arguments)
-    if given.list or not given.name:
+    if not given.name:
         print("\n".join(names()))
         return 0 if given.list else 2
     try:
         run = find(given.name)
+        if given.list:
+            print("\n".join(cases_of(run)))
+            return 0
+        if given.case:
+            run = only(given.name, run, given.case)
     except Told as e:
         print(f"geomx: {e}", file=sys.stderr)
         return 2

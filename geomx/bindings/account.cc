@@ -78,6 +78,9 @@ std::map<std::string, double> PyNode::named(const Counters& c) {
     out[prefix + "missing_parts"] = double(t.missing_parts);
     out[prefix + "classed_parts"] = double(t.classed_parts);
     out[prefix + "droppable_parts"] = double(t.droppable_parts);
+    out[prefix + "added_parts"] = double(t.added_parts);
+    out[prefix + "applied_parts"] = double(t.applied_parts);
+    out[prefix + "lost_reliable_parts"] = double(t.lost_reliable_parts);
     out[prefix + "sent_mass"] = t.sent_mass;
     out[prefix + "returned_mass"] = t.returned_mass;
     out["refused_frames"] += double(t.refused_frames);

@@ -1,4 +1,8 @@
 // What the node asks Python.
+#include <nanobind/stl/pair.h>
+
+#include <tuple>
+
 #include "node.h"
 #include "python_codec.h"
 
@@ -130,7 +134,7 @@ void PyNode::install_hooks() {
       nb::object credit = function(tier_word(tier));
       if (credit.is_none()) return;
       choice->is_ranked = true;
-      choice->credit_bytes = nb::cast<uint64_t>(credit);
+      std::tie(choice->credit.bytes, choice->credit.grows) = nb::cast<std::pair<uint64_t, bool>>(credit);
     });
   };
   hooks.rank = [this](const std::string& name, uint32_t order, uint64_t length, Tier tier, int32_t* rank) {

@@ -298,7 +298,7 @@ void bind_node(nb::module_& m) {
             self.set_hook("scheduler", credit);
             self.set_hook("rank", rank);
           },
-          "credit_bytes"_a, "rank"_a)
+          "credit"_a, "rank"_a)
       .def("set_overlay", [](PyNode& self, nb::object f) { self.set_hook("overlay", f); })
       .def("shape_wan", &PyNode::shape_wan, "shape"_a)
       .def("load_plugin", &PyNode::load_plugin)

@@ -11,7 +11,6 @@ from geomx.config.topology import parties
 from geomx.errors import ConfigError, Forbidden
 from geomx.options import build, check, fields_of, shared
 from geomx.spec import setting
-from geomx.wan.plan import resolve
 
 
 def load(given: dict[str, Any]) -> Config:
@@ -147,14 +146,16 @@ def _check_prefixes(config: Config) -> None:
 
 def _check_network(config: Config) -> None:
     """What the engine can't give is refused, not ignored."""
+    from geomx.wan.plan import resolve  # which needs this package's dataclasses
+
     wan = resolve(config.network, config.topology)
     network, launcher = f"network={config.network.name}", config.launcher
     if wan.is_plain or getattr(launcher, "engine", "shaper") != "shaper":
         return
-    if wan.is_lossy and not getattr(config.transport, "lossy", False):
+    if wan.is_lossy and not getattr(config.transport, "datagrams", False):
         raise Forbidden(
             f"{network} with loss does not go with launcher={launcher.name}: what streams make of lost packets needs "
-            "the kernel's TCP; use launcher=netns, a transport with lossy channels, or no loss (network.loss=0)"
+            "the kernel's TCP; use launcher=netns, a transport with datagrams, or no loss (network.loss=0)"
         )
     if wan.priorities:
         raise Forbidden(

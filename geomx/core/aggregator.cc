@@ -109,6 +109,7 @@ void Aggregator::add_in(const Key& key, Line& line, const Frame& frame) {
   else if (!add_bytes(key, line, frame))
     return;
   line.in = line.in | frame.contributors;
+  side_.counters.of(side_.tier).added_parts += frame.contributors.count();
 }
 
 bool Aggregator::add_bytes(const Key& key, Line& line, const Frame& frame) {

@@ -173,8 +173,10 @@ void Client::take_value(Frame frame) {
       side_.policies.overlay->on_answer(key->view(frame.part, frame.round, side_.tier, Direction::down));
     }
     const bool applied = frame.has(kEveryone) || frame.contributors.contains(side_.contributor);
+    side_.counters.of(side_.tier).applied_parts += applied;
     if (!applied) {
       ++side_.counters.of(side_.tier).of_key(frame.key).returned_parts;
+      side_.counters.of(side_.tier).lost_reliable_parts += !part.kept.has(kDroppable);
       if (gives_back_) lane_.give_back(part.kept);
     }
     part.kept = Frame();

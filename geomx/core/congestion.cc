@@ -1,6 +1,8 @@
 // See congestion.h.
 #include "congestion.h"
 
+#include <cmath>
+
 namespace geomx {
 namespace {
 
@@ -8,6 +10,10 @@ constexpr double kStartupGain = 2.885;  // 2 / ln 2: doubles each round trip
 constexpr double kGains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
 constexpr int kPhases = 8;
 constexpr double kMuchLoss = 0.02, kLongRtt = 1.5, kRttNoiseUs = 2000, kMostCut = 0.5;
+constexpr double kStanding = 1.25, kDrained = 1.15, kNearPeak = 0.8, kCut = 0.7;
+constexpr int kStandingRounds = 8, kRoundsOfCut = 2;
+constexpr double kDeviations = 3, kUnusualPackets = 0.5, kPeakMemory = 128;
+constexpr uint64_t kContendedSpanUs = 60'000'000;
 constexpr uint64_t kRoundsOfSpan = 4;
 constexpr uint64_t kRttSpanUs = 10'000'000;
 constexpr uint64_t kProbeRttUs = 200'000;
@@ -23,6 +29,7 @@ uint64_t Congestion::product(double gain) const {
 }
 
 double Congestion::bytes_per_s() const {
+  if (limit_ > 0) return std::max(limit_ * 1e6 / double(min_rtt_us()), double(packet_bytes_) * 10);
   if (bottleneck() > 0) return std::max(gain_ * bottleneck(), double(packet_bytes_) * 10);
   const uint64_t rtt_us = min_rtt_us() == kUnknown ? kInitialRttUs : std::max<uint64_t>(min_rtt_us(), 1000);
   return kStartupGain * double(kInitialPackets * packet_bytes_) / (double(rtt_us) * 1e-6);
@@ -31,6 +38,7 @@ double Congestion::bytes_per_s() const {
 // Beside two products there is room for acknowledgements that come late or several at once.
 uint64_t Congestion::window() const {
   if (state_ == State::probe_rtt) return kLeastPackets * packet_bytes_;
+  if (limit_ > 0) return uint64_t(limit_);
   const double gain = state_ == State::startup ? kStartupGain : 2;
   return std::max(product(gain) + 8 * packet_bytes_, kInitialPackets * packet_bytes_);
 }
@@ -43,7 +51,12 @@ void Congestion::on_ack(const RateSample& sample, uint64_t in_flight, uint64_t n
   }
   if (sample.rtt_us != 0) note_rtt(sample.rtt_us, now_us);
   note_rate(sample);
-  judge_loss(sample, now_us);
+  if (sample.rtt_us != 0) {
+    longest_rtt_us_ = std::max(longest_rtt_us_, sample.rtt_us);
+    shortest_rtt_us_ = std::min(shortest_rtt_us_, sample.rtt_us);
+  }
+  round_rate_ = std::max(round_rate_, sample.bytes_per_s);
+  if (is_new_round_) end_round(sample, in_flight, now_us);
   if (state_ == State::startup) judge_startup(sample);
   if (state_ == State::drain && in_flight <= product(1)) {
     state_ = State::probe_rate;
@@ -64,7 +77,8 @@ void Congestion::on_restart(uint64_t now_us) {
 
 void Congestion::note_rtt(uint64_t rtt_us, uint64_t now_us) {
   if (rtt_span_us_ == 0) rtt_span_us_ = now_us;
-  if (now_us - rtt_span_us_ > kRttSpanUs) {
+  // Beside others the path isn't seen empty.
+  if (now_us - rtt_span_us_ > (limit_ > 0 ? kContendedSpanUs : kRttSpanUs)) {
     rtt_before_us_ = rtt_now_us_;
     rtt_now_us_ = kUnknown;
     rtt_span_us_ = now_us;
@@ -83,17 +97,24 @@ void Congestion::note_rate(const RateSample& sample) {
   if (!sample.is_app_limited || sample.bytes_per_s > bottleneck()) rates_[0] = std::max(rates_[0], sample.bytes_per_s);
 }
 
-void Congestion::judge_loss(const RateSample& sample, uint64_t now_us) {
-  longest_rtt_us_ = std::max(longest_rtt_us_, sample.rtt_us);
-  round_rate_ = std::max(round_rate_, sample.bytes_per_s);
-  if (!is_new_round_) return;
-  const double rtt_us = double(longest_rtt_us_), got_through = round_rate_;
-  longest_rtt_us_ = 0;
-  round_rate_ = 0;
+void Congestion::end_round(const RateSample& sample, uint64_t in_flight, uint64_t now_us) {
   const double lost = double(sample.lost - lost_before_), delivered = double(sample.delivered - delivered_before_);
   lost_before_ = sample.lost;
   delivered_before_ = sample.delivered;
-  const bool is_queue_full = rtt_us > kLongRtt * double(min_rtt_us()) + kRttNoiseUs;
+  judge_contention(in_flight);
+  if (state_ == State::probe_rate) note_loss(lost, delivered);
+  if (limit_ > 0)
+    adjust_limit(lost, delivered, sample.is_app_limited);
+  else
+    judge_loss(lost, delivered, now_us);
+  longest_rtt_us_ = 0;
+  shortest_rtt_us_ = kUnknown;
+  round_rate_ = 0;
+}
+
+void Congestion::judge_loss(double lost, double delivered, uint64_t now_us) {
+  const double got_through = round_rate_;
+  const bool is_queue_full = double(longest_rtt_us_) > kLongRtt * double(min_rtt_us()) + kRttNoiseUs;
   if (!is_queue_full || lost <= kMuchLoss * (lost + delivered) || got_through == 0) return;
   if (state_ == State::startup) {  // it was our own haste
     state_ = State::drain;
@@ -104,6 +125,52 @@ void Congestion::judge_loss(const RateSample& sample, uint64_t now_us) {
   for (double& known : rates_) known = std::min(known, rate);
   phase_ = 2;
   phase_us_ = now_us;
+}
+
+// Our own queue drains in each cycle of the rate; one that stands for longer is others'.
+void Congestion::judge_contention(uint64_t in_flight) {
+  if (shortest_rtt_us_ == kUnknown || state_ == State::startup || state_ == State::drain) return;
+  const double shortest = double(shortest_rtt_us_), least = double(min_rtt_us());
+  if (limit_ > 0 && shortest < kDrained * least + kRttNoiseUs) {
+    limit_ = 0;
+    standing_rounds_ = 0;
+    return;
+  }
+  standing_rounds_ = shortest > kStanding * least + kRttNoiseUs ? standing_rounds_ + 1 : 0;
+  if (limit_ > 0 || standing_rounds_ < kStandingRounds) return;
+  limit_ = double(std::max(in_flight, kInitialPackets * packet_bytes_));
+  peak_rtt_us_ = longest_rtt_us_;
+  rounds_since_cut_ = 0;
+}
+
+// What a queue drops when it overflows comes seldom and at once; what is usual is the middle of some spans' shares.
+void Congestion::note_loss(double lost, double delivered) {
+  span_lost_ += lost;
+  span_sent_ += lost + delivered;
+  if (++span_rounds_ < kRoundsOfSpan || span_sent_ == 0) return;
+  losses_[num_losses_++ % kLossSpans] = span_lost_ / span_sent_;
+  span_lost_ = span_sent_ = 0;
+  span_rounds_ = 0;
+  const size_t known = std::min(num_losses_, kLossSpans);
+  std::array<double, kLossSpans> sorted = losses_;
+  std::sort(sorted.begin(), sorted.begin() + long(known));
+  usual_loss_ = sorted[known / 2];
+}
+
+void Congestion::adjust_limit(double lost, double delivered, bool is_app_limited) {
+  const double least = double(min_rtt_us()), packet = double(packet_bytes_);
+  peak_rtt_us_ = std::max(peak_rtt_us_ - uint64_t((double(peak_rtt_us_) - least) / kPeakMemory), longest_rtt_us_);
+  const bool is_long = double(longest_rtt_us_) > least + kNearPeak * (double(peak_rtt_us_) - least);
+  const double usual = usual_loss_ * (lost + delivered) / packet;
+  const bool is_unusual = lost / packet > usual + kDeviations * std::sqrt(usual) + kUnusualPackets;
+  ++rounds_since_cut_;
+  if (is_long && is_unusual) {
+    if (rounds_since_cut_ < kRoundsOfCut) return;
+    rounds_since_cut_ = 0;
+    limit_ = std::max(kCut * limit_, double(kLeastPackets) * packet);
+    return;
+  }
+  if (!is_app_limited) limit_ += packet;
 }
 
 // Three round trips without a quarter more: the pipe is full.
@@ -144,7 +211,7 @@ void Congestion::judge_probe_rtt(uint64_t in_flight, uint64_t now_us) {
     return;
   }
   if (idle_us_ == 0) idle_us_ = now_us;
-  if (state_ != State::probe_rate || now_us - idle_us_ < kRttSpanUs) return;
+  if (state_ != State::probe_rate || limit_ > 0 || now_us - idle_us_ < kRttSpanUs) return;
   state_ = State::probe_rtt;
   probe_rtt_end_us_ = 0;
   gain_ = 1;

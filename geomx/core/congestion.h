@@ -1,9 +1,16 @@
 // How fast a flow may send, after BBR (Cardwell et al. 2017): it measures the bottleneck's rate and the path's round
 // trip, and sends at that rate with about two of their products under way. Loss by itself changes nothing, so random
 // loss doesn't collapse it; loss while the round trip is long is a full queue, and then what gets through at that
-// moment is all that there is for this flow. Pure arithmetic on what its owner tells it; no clock, no packets.
+// moment is all that there is for this flow.
+//
+// A queue that doesn't drain for a while, though this flow lets it, is others': they fill it until packets are lost,
+// and would get next to nothing beside two products of ours. Then what is under way has a limit as theirs: a packet
+// more each round trip, 0.7 of it when the queue overflows, which is more loss than is usual here while the round trip
+// is longest. Pure arithmetic on what its owner tells it; no clock, no packets.
 #pragma once
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace geomx {
@@ -29,13 +36,18 @@ class Congestion {
   double bytes_per_s() const;  // to send at
   uint64_t window() const;     // bytes under way at most
   uint64_t min_rtt_us() const { return std::min(rtt_now_us_, rtt_before_us_); }
+  bool is_beside_others() const { return limit_ > 0; }
   double bottleneck() const { return std::max({rates_[0], rates_[1], rates_[2]}); }
 
  private:
   enum class State { startup, drain, probe_rate, probe_rtt };
   void note_rtt(uint64_t rtt_us, uint64_t now_us);
   void note_rate(const RateSample& sample);
-  void judge_loss(const RateSample& sample, uint64_t now_us);
+  void end_round(const RateSample& sample, uint64_t in_flight, uint64_t now_us);
+  void judge_loss(double lost, double delivered, uint64_t now_us);
+  void judge_contention(uint64_t in_flight);
+  void note_loss(double lost, double delivered);
+  void adjust_limit(double lost, double delivered, bool is_app_limited);
   void judge_startup(const RateSample& sample);
   void cycle(uint64_t in_flight, uint64_t now_us);
   void judge_probe_rtt(uint64_t in_flight, uint64_t now_us);
@@ -49,9 +61,18 @@ class Congestion {
   uint64_t rate_round_ = 0;
   uint64_t rounds_ = 0, round_end_ = 0;
   bool is_new_round_ = false;
-  uint64_t delivered_before_ = 0, lost_before_ = 0;  // when the round began
-  uint64_t longest_rtt_us_ = 0;                      // of the round
-  double round_rate_ = 0;                            // the largest of the round
+  uint64_t delivered_before_ = 0, lost_before_ = 0;           // when the round began
+  uint64_t longest_rtt_us_ = 0, shortest_rtt_us_ = kUnknown;  // of the round
+  double round_rate_ = 0;                                     // the largest of the round
+  // Beside others.
+  double limit_ = 0;  // bytes under way; 0: none, the queue drains
+  int standing_rounds_ = 0, rounds_since_cut_ = 0;
+  uint64_t peak_rtt_us_ = 0;
+  static constexpr size_t kLossSpans = 9;
+  std::array<double, kLossSpans> losses_ = {};  // shares of the last spans
+  size_t num_losses_ = 0;
+  uint64_t span_rounds_ = 0;
+  double span_lost_ = 0, span_sent_ = 0, usual_loss_ = 0;
   double full_rate_ = 0;
   int full_rounds_ = 0;
   // The smallest round trip of ten to twenty seconds, in two spans.

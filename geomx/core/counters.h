@@ -26,6 +26,9 @@ struct TierCounters {
   uint64_t dropped_parts = 0;                       // late, double, or too late to leave: not applied
   uint64_t missing_parts = 0;                       // contributions that rounds closed without
   uint64_t classed_parts = 0, droppable_parts = 0;  // sent by a transport that classes them
+  // Contributions that this node added to sums; that servers answered to this node to be in, and reliable ones that
+  // they answered not to be in: so the first two agree over all nodes, and of the third there is none.
+  uint64_t added_parts = 0, applied_parts = 0, lost_reliable_parts = 0;
   double sent_mass = 0, returned_mass = 0;  // magnitudes of what was classed; of what was not applied in its round
   uint64_t refused_frames = 0;              // malformed, unknown or from strangers
   std::vector<KeyWork> keys;                // by a known key's number; may be shorter than there are keys

@@ -130,6 +130,7 @@ Status DatagramTransport::open_socket(uint8_t channel, int* fd) {
 }
 
 Status DatagramTransport::open_channels(const LossyChannels& channels) {
+  if (channels.are_streams) return stream_->open_channels(channels);
   if (num_channels_ != 0 || channels.count == 0) return {};
   num_channels_ = channels.count;
   const int probe = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -258,7 +259,8 @@ void DatagramTransport::send(PeerId peer, uint8_t channel, Message message) {
   Session* const session = channel == 0 ? nullptr : up(peer);
   if (session == nullptr) {
     // A lossy channel that has just gone: late is better than lost.
-    return stream_->send(peer, channel == 0 ? 0 : kBulk, std::move(message));
+    const bool is_gone = num_channels_ != 0 && channel != 0;
+    return stream_->send(peer, is_gone ? kBulk : channel, std::move(message));
   }
   const uint64_t now_us = loop_.now_us();
   session->flow->send(channel == kBulk ? 0 : std::min(channel, num_channels_), message, now_us);
@@ -269,7 +271,7 @@ void DatagramTransport::send(PeerId peer, uint8_t channel, Message message) {
 
 size_t DatagramTransport::max_datagram(PeerId peer) const {
   const Session* const session = up(peer);
-  return session == nullptr ? 0 : session->flow->max_message();
+  return session == nullptr ? stream_->max_datagram(peer) : session->flow->max_message();
 }
 
 size_t DatagramTransport::overhead_to(PeerId peer, uint8_t channel, const Message& message) const {
@@ -279,9 +281,9 @@ size_t DatagramTransport::overhead_to(PeerId peer, uint8_t channel, const Messag
   return sizes + (message.size() + sizes + most - 1) / most * kUsualHeader;
 }
 
-size_t DatagramTransport::room(PeerId peer) const {
+size_t DatagramTransport::room(PeerId peer, uint8_t channel) const {
   const Session* const session = up(peer);
-  return session == nullptr ? stream_->room(peer) : session->flow->room();
+  return session == nullptr ? stream_->room(peer, channel) : session->flow->room();
 }
 
 // What the socket doesn't take is lost, as on the way.

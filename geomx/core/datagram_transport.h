@@ -1,7 +1,8 @@
 // Lossy channels, and a reliable way that loss doesn't slow down, beside a stream: plain UDP sockets around another
 // transport. What goes over channel 0 stays on the stream, with everything that the stream knows about tokens and ends
 // of connections; kBulk and lossy channels take datagrams (datagram_flow.h) where both ends have opened channels and
-// datagrams are known to get through, and the stream where not.
+// datagrams are known to get through, and the stream where not. Channels that are to be streams are the stream's to
+// make.
 //
 // The ends tell each other over the stream where they take datagrams and by which key; a datagram without one is a
 // stranger's, counted and dropped. Each lossy channel has a socket of its own, marked with its priority (DSCP class
@@ -36,8 +37,11 @@ class DatagramTransport : public Transport, private Loop::Source {
 
   Status open_channels(const LossyChannels& channels) override;
   size_t max_datagram(PeerId peer) const override;
-  size_t room(PeerId peer) const override;
-  void on_room(std::function<void(PeerId)> handler) override { on_room_ = std::move(handler); }
+  size_t room(PeerId peer, uint8_t channel) const override;
+  void on_room(std::function<void(PeerId)> handler) override {
+    stream_->on_room(handler);
+    on_room_ = std::move(handler);
+  }
   std::map<std::string, double> figures() const override;
   // For tests: a share of all data that is received is lost.
   void set_loss(double share) { loss_ = share; }

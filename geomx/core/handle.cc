@@ -5,6 +5,7 @@
 
 #include "datagram_transport.h"
 #include "shaper.h"
+#include "side_streams.h"
 
 namespace geomx {
 namespace {
@@ -47,6 +48,7 @@ Status Handle::shape_wan(WanShape shape) {
 std::unique_ptr<Transport> Handle::make_transport(Tier tier) {
   std::unique_ptr<Transport> made = std::make_unique<ZmqTransport>(loop_, transport_options_);
   if (tier == Tier::lan) return made;
+  made = std::make_unique<SideStreams>(loop_, std::move(made));
   made = std::make_unique<DatagramTransport>(loop_, std::move(made));
   if (!wan_links_) return made;
   return std::make_unique<Shaper>(loop_, std::move(made), wan_shape_, wan_links_);

@@ -9,6 +9,8 @@ namespace {
 constexpr size_t kBundleBytes = 64 * 1024;  // small frames to one peer leave together up to this
 // Droppable frames on a stream: what is beyond this would wait in the kernel, where nothing overtakes or drops it.
 constexpr uint64_t kStreamLossyBytes = 256 * 1024;
+// Reliable bytes that droppable ones don't wait for, beside what the path holds.
+constexpr uint64_t kStreamReliableBytes = 64 * 1024;
 constexpr size_t kMessageHeader = 24;      // of a message with one frame, at most
 constexpr uint64_t kAckBytes = 64 * 1024;  // received without an acknowledgement at most,
 constexpr uint64_t kAckDelayUs = 5000;     // and for this long
@@ -164,11 +166,17 @@ void Link::pump_peer(Peer& peer) {
   }
   drop_expired(peer);
   pump_ranked(peer, std::move(control));
-  if (peer.ranked.empty()) {
+  if (peer.ranked.empty() && !is_behind_reliable(peer)) {
     start_waits(peer);
     pump_lossy(peer);
   }
   pump_trailing(peer);
+}
+
+// Where a transport takes all that is reliable at once, what it has taken is still before what is droppable.
+bool Link::is_behind_reliable(const Peer& peer) const {
+  const uint64_t pipe_bytes = peer.credit.bytes({kStreamReliableBytes, true});
+  return transport_.room(peer.id, kBulk) == SIZE_MAX && peer.in_flight_bytes > pipe_bytes;
 }
 
 // Small frames together; control that was given rides along in front.
@@ -176,10 +184,14 @@ void Link::pump_ranked(Peer& peer, std::vector<Frame> bundle) {
   bool carries_parts = false;
   size_t bytes = 0;
   while (!peer.ranked.empty()) {
-    const size_t room = transport_.room(peer.id);
+    const size_t room = transport_.room(peer.id, kBulk);
     const size_t size = peer.ranked.front().frame.body.size() + 16;
     const uint64_t in_flight = peer.in_flight_bytes + bytes;
-    if (room <= bytes || (in_flight != 0 && in_flight + size > credit_bytes_)) break;
+    if (room <= bytes) break;
+    if (in_flight != 0 && in_flight + size > peer.credit.bytes(credit_rule_)) {
+      peer.credit.on_blocked();
+      break;
+    }
     if (carries_parts && (bytes + size > std::min(kBundleBytes, room) || bundle.size() + 1 >= kMaxFrames)) {
       transmit(peer, kBulk, std::move(bundle), true);
       bundle.clear();
@@ -199,7 +211,7 @@ void Link::pump_lossy(Peer& peer) {
   const size_t max_bytes = transport_.max_datagram(peer.id);
   for (auto& [channel, frames] : peer.lossy) {
     while (!frames.empty()) {
-      if (transport_.room(peer.id) == 0) return;
+      if (transport_.room(peer.id, channel) == 0) break;
       if (max_bytes != 0) {
         pump_datagram(peer, channel, frames, max_bytes);
         continue;
@@ -335,9 +347,10 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
   }
   // Where rates are measured, an acknowledgement that waits would count as time on the way.
   header.is_ack_awaited = acknowledged && (delivered_ || !peer.ranked.empty() || !peer.lossy_orders.empty() ||
-                                           peer.in_flight_bytes + counted > credit_bytes_ / 2);
+                                           peer.in_flight_bytes + counted > peer.credit.bytes(credit_rule_) / 2);
   Message message = pack(header, std::move(frames));
   if (acknowledged) {
+    if (peer.in_flight_bytes == 0) peer.credit.on_start(reactor_.now_us());
     peer.unacked[header.id] = {message.size(), reactor_.now_us()};
     peer.in_flight_bytes += message.size();
   }
@@ -418,6 +431,7 @@ void Link::take_acks(Peer& peer, const Frame& frame) {
     const Peer::Sent sent = found->second;
     peer.in_flight_bytes -= sent.bytes;
     peer.unacked.erase(found);
+    peer.credit.on_delivered(sent.bytes, sent.at_us, reactor_.now_us());
     if (delivered_) delivered_(node_at(peer.id), sent.bytes, sent.at_us);
   }
   if (!peer.ranked.empty() || !peer.lossy_orders.empty()) mark(node_of_[peer.id], peer);

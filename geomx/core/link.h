@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "counters.h"
+#include "credit.h"
 #include "flows.h"
 #include "policies.h"
 #include "reactor.h"
@@ -40,7 +41,7 @@ class Link {
   }
   // Asked when something is to be sent to a node that nothing is known of: connects to it and calls set_peer, or not.
   void on_unknown(std::function<void(NodeId)> handler) { unknown_ = std::move(handler); }
-  void set_credit(uint64_t bytes) { credit_bytes_ = bytes; }
+  void set_credit(const CreditRule& rule) { credit_rule_ = rule; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
   // Frames to `node` go over this connection from now on; a node that connected to us is learnt by itself.
@@ -100,6 +101,7 @@ class Link {
     };
     std::unordered_map<uint64_t, Sent> unacked;  // by message id
     uint64_t in_flight_bytes = 0;
+    Credit credit;
     std::vector<uint64_t> to_ack;
     uint64_t to_ack_bytes = 0;
     bool is_ack_due = false;  // else it waits for something to ride along with
@@ -115,6 +117,7 @@ class Link {
   void pump();
   void pump_peer(Peer& peer);
   void pump_ranked(Peer& peer, std::vector<Frame> bundle);
+  bool is_behind_reliable(const Peer& peer) const;
   void pump_lossy(Peer& peer);
   void pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_bytes);
   void pump_trailing(Peer& peer);
@@ -142,7 +145,7 @@ class Link {
   OnDelivered delivered_;
   OnReceived received_;
   std::function<void(NodeId)> unknown_;
-  uint64_t credit_bytes_ = uint64_t(64) << 20;
+  CreditRule credit_rule_;
   uint64_t next_order_ = 0, next_message_ = 1;
   bool acknowledges_ = true;
   bool is_ack_timer_set_ = false;

@@ -58,7 +58,7 @@ struct OverlayChoice {
 // Not ranked: parts leave as pushes ask.
 struct SchedulerChoice {
   bool is_ranked = false;
-  uint64_t credit_bytes = 0;
+  CreditRule credit;
 };
 
 // What a node asks of whoever configures it; called in its turns.

@@ -28,7 +28,7 @@ void Node::make_side(End& end) {
                           uint32_t(roster.servers.size()), num_members, contributor,
                           [this](const std::string& why) { fail(name_ + ": " + why); }, &trace_});
   if (Status status = make_scheduler_policy(end); !status.ok()) fail(name_ + ": " + status.message());
-  end.link->set_credit(end.policies.scheduler->credit_bytes());
+  end.link->set_credit(end.policies.scheduler->credit());
   if (Status status = make_overlay_policy(end); !status.ok()) fail(name_ + ": " + status.message());
   if (end.tier != Tier::wan) return;
   if (Status status = make_transport_policy(end); !status.ok()) fail(name_ + ": " + status.message());
@@ -46,7 +46,7 @@ Status Node::make_scheduler_policy(End& end) {
       fail(name_ + ": key \"" + key.name + "\": " + asked.message());
     return rank;
   };
-  end.policies.scheduler = std::make_unique<KeyedScheduler>(choice.credit_bytes, rank_of);
+  end.policies.scheduler = std::make_unique<KeyedScheduler>(choice.credit, rank_of);
   return {};
 }
 

@@ -404,7 +404,9 @@ class PluginTransport : public TransportPolicy {
   uint64_t deadline_us() const override { return table().deadline_us; }
   LossyChannels channels() const override {
     LossyChannels wanted;
-    if ((table().caps & GX_WANTS_DATAGRAMS) != 0) wanted.count = static_cast<uint8_t>(table().num_channels);
+    wanted.are_streams = (table().caps & GX_WANTS_STREAMS) != 0;
+    if (wanted.are_streams || (table().caps & GX_WANTS_DATAGRAMS) != 0)
+      wanted.count = static_cast<uint8_t>(table().num_channels);
     return wanted;
   }
   Codec* coarse() const override { return coarse_.get(); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codec.h"
+#include "credit.h"
 #include "transport.h"
 #include "wire.h"
 
@@ -23,25 +24,25 @@ class SchedulerPolicy {
   // Does what a push asked for count on all ways that its parts go? Then it travels with them.
   virtual bool spreads_priorities() const { return false; }
   // Bytes that may be in flight to a peer; one message always may.
-  virtual uint64_t credit_bytes() const { return uint64_t(64) << 20; }
+  virtual CreditRule credit() const { return {}; }
 };
 
 // Parts whose pushes asked for the same priority leave by what `rank_of` says about their keys. It is asked once a key.
 class KeyedScheduler : public SchedulerPolicy {
  public:
   using RankOf = std::function<int32_t(uint32_t key)>;
-  KeyedScheduler(uint64_t credit_bytes, RankOf rank_of) : credit_bytes_(credit_bytes), rank_of_(std::move(rank_of)) {}
+  KeyedScheduler(CreditRule credit, RankOf rank_of) : credit_(credit), rank_of_(std::move(rank_of)) {}
   int64_t rank(const PartView& part, int priority) const override {
     auto known = ranks_.find(part.key);
     if (known == ranks_.end()) known = ranks_.emplace(part.key, std::clamp(rank_of_(part.key), -kMost, kMost)).first;
     return int64_t(priority) * (int64_t(1) << 31) + known->second;
   }
   bool spreads_priorities() const override { return true; }
-  uint64_t credit_bytes() const override { return credit_bytes_; }
+  CreditRule credit() const override { return credit_; }
 
  private:
   static constexpr int32_t kMost = int32_t(1) << 30;
-  uint64_t credit_bytes_;
+  CreditRule credit_;
   RankOf rank_of_;
   mutable std::unordered_map<uint32_t, int32_t> ranks_;
 };

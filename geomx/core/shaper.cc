@@ -12,8 +12,6 @@ constexpr double kAcknowledgement = 52, kSegmentsEach = 2;  // one for two segme
 constexpr double kRoomUs = 10'000;                          // of the link's time, that may wait for it
 constexpr uint32_t kMark = 0x50'4d'54'53;                   // "STMP"
 
-bool is_stream(uint8_t channel) { return channel == 0 || channel == kBulk; }
-
 }  // namespace
 
 // Behind each message, 32 bytes.
@@ -34,6 +32,11 @@ Shaper::~Shaper() { close(); }
 
 double Shaper::stream_bytes(size_t size) {
   return double(size) + kSegmentHeaders * double((size + size_t(kSegment) - 1) / size_t(kSegment));
+}
+
+Status Shaper::open_channels(const LossyChannels& channels) {
+  are_streams_ = channels.are_streams;
+  return inner_->open_channels(channels);
 }
 
 size_t Shaper::max_datagram(PeerId peer) const {
@@ -80,8 +83,8 @@ double Shaper::backlog_bytes(double bytes_per_s) const {
   return busy_us <= now_us ? 0 : double(busy_us - now_us) * 1e-6 * bytes_per_s;
 }
 
-size_t Shaper::room(PeerId peer) const {
-  const size_t inner = inner_->room(peer);
+size_t Shaper::room(PeerId peer, uint8_t channel) const {
+  const size_t inner = inner_->room(peer, channel);
   const double bytes_per_s = rate(LinkSide::up);
   const auto found = peers_.find(peer);
   const bool is_inside = found != peers_.end() && found->second.party == shape_.party;

@@ -5,8 +5,8 @@
 // behind the message; the receiver holds the message for the path's delay and for the time in which it passes its own
 // access link. Bytes follow each other through both links (a message need not be in before it goes on), and nothing is
 // held twice. Times are the host's clock, so all nodes must be on one host; nodes of one party don't feel any of it.
-// A message of the reliable channel is as large as TCP/IP would make it and keeps its order; one of a lossy channel is
-// a packet: it may be lost, meet a full queue and be overtaken.
+// A message of a stream is as large as TCP/IP would make it and keeps its order; one of a channel of datagrams is a
+// packet: it may be lost, meet a full queue and be overtaken.
 #pragma once
 #include <deque>
 #include <memory>
@@ -35,11 +35,11 @@ class Shaper : public Transport {
   size_t overhead_to(PeerId peer, uint8_t channel, const Message& message) const override {
     return inner_->overhead_to(peer, channel, message);
   }
-  Status open_channels(const LossyChannels& channels) override { return inner_->open_channels(channels); }
+  Status open_channels(const LossyChannels& channels) override;
   size_t max_datagram(PeerId peer) const override;
   // Where there are lossy channels, what our access link's queue should take: more would be dropped there, whatever its
   // rank. Streams are held back by nothing but the credit, as over a kernel's TCP.
-  size_t room(PeerId peer) const override;
+  size_t room(PeerId peer, uint8_t channel) const override;
   void on_room(std::function<void(PeerId)> handler) override;
   std::map<std::string, double> figures() const override { return inner_->figures(); }
   bool is_lost(PeerId peer) const override;
@@ -75,6 +75,7 @@ class Shaper : public Transport {
   uint64_t pass_down(const Held& held);
   void charge_acknowledgements(uint32_t from, double bytes);
   double backlog_bytes(double bytes_per_s) const;
+  bool is_stream(uint8_t channel) const { return channel == 0 || channel == kBulk || are_streams_; }
   void wake_when_there_is_room(PeerId peer, double bytes_per_s, double limit) const;
   void hand_over(PeerId from, Held held);
   double rate(LinkSide side) const { return rate(side, shape_.party); }
@@ -91,6 +92,7 @@ class Shaper : public Transport {
   Receiver receiver_;
   OnRefused on_refused_;
   OnLost on_lost_;
+  bool are_streams_ = false;  // the lossy channels
   std::function<void(PeerId)> on_room_;
   mutable std::unordered_set<PeerId> without_room_;  // who will be told
   std::unordered_map<PeerId, Peer> peers_;

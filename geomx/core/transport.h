@@ -33,9 +33,11 @@ using PeerId = uint32_t;
 
 constexpr uint8_t kBulk = 255;
 
-// Channels that may lose: how many, beside which reliable one. Their priority falls from one to the next.
+// Channels that may lose. Their priority falls from one to the next. are_streams: what is sent on them arrives, unless
+// they break, but each takes no more than leaves at once, so that the rest can still be dropped by who has it.
 struct LossyChannels {
   uint8_t count = 0;
+  bool are_streams = false;
 };
 
 class Transport {
@@ -69,8 +71,9 @@ class Transport {
   virtual Status open_channels(const LossyChannels&) { return Status::error("it has no lossy channels"); }
   // The largest message of a lossy channel to this peer; 0: there are no lossy channels to it.
   virtual size_t max_datagram(PeerId) const { return 0; }
-  // Bytes of kBulk and lossy channels that it takes now; more would only wait, where nothing can overtake it any more.
-  virtual size_t room(PeerId) const { return SIZE_MAX; }
+  // Bytes of this channel, kBulk or a lossy one, that it takes now; more would only wait, where nothing can overtake it
+  // any more. SIZE_MAX: whatever is given.
+  virtual size_t room(PeerId, uint8_t /*channel*/) const { return SIZE_MAX; }
   // Called when there is room again, or lossy channels where there were none.
   virtual void on_room(std::function<void(PeerId)>) {}
   // What it counts, by name.

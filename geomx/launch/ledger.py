@@ -69,16 +69,20 @@ class Ledger:
         return {tier: {what: int(self.sum(f"{tier}.{what}")) for what in TRAFFIC} for tier in TIERS}
 
     def transport(self) -> dict[str, float]:
-        """What became of parts that might get lost between parties, and of datagrams; empty where there were none.
-        mass_applied: share of the gradients' magnitude that was applied in its own round."""
+        """What became of parts that might get lost between parties, and of channels; empty where there were none.
+        mass_applied: share of the gradients' magnitude that was applied in its own round. reliable_lost: reliable parts
+        that weren't; counted_twice: what servers added beyond what its senders were told to be applied: both 0."""
         classed, mass = self.sum("wan.classed_parts"), self.sum("wan.sent_mass")
         if not classed:
             return {}
-        names = {name for counters in self.counters.values() for name in counters if name.startswith("datagrams.")}
+        own = ("datagrams.", "streams.")
+        names = {name for counters in self.counters.values() for name in counters if name.startswith(own)}
         return {
             "parts": classed,
             "droppable_parts": self.sum("wan.droppable_parts"),
             "missing_parts": self.sum("wan.missing_parts"),
+            "reliable_lost": self.sum("wan.lost_reliable_parts"),
+            "counted_twice": self.sum("wan.added_parts") - self.sum("wan.applied_parts"),
             "mass_applied": 1 - self.sum("wan.returned_mass") / mass if mass else 1.0,
             **{name.replace(".", "_"): self.sum(name) for name in sorted(names)},
         }

@@ -11,21 +11,25 @@ from typing import Any
 
 import pytest
 
-from geomx.errors import ConfigError
-
 MODULE = "from geomx.testing.suites import suites\nglobals().update(suites({!r}))\n"
 LONGEST = 500
 
 
 class Teller:
-    """A pytest plugin."""
+    """A pytest plugin. done: (title, check) of cases that are not to be run again."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, done: list[list[str]]) -> None:
         self._pipe = os.fdopen(descriptor, "w", buffering=1)
-        self._collected = False
+        self._done = {(title, check) for title, check in done}
 
     def tell(self, what: str, **more: str) -> None:
         self._pipe.write(json.dumps({"what": what, "title": "", "check": "", **more}) + "\n")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Suite by suite; what trains comes last in each."""
+        titles = list(dict.fromkeys(map(_title, items)))
+        items[:] = [item for item in items if (_title(item), _check(item)) not in self._done]
+        items.sort(key=lambda item: (titles.index(_title(item)), "training" in item.name))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -72,17 +76,13 @@ def _last_line(text: str) -> str:
     return ([line.removeprefix("E   ").strip() for line in text.splitlines() if line.strip()] or ["no word"])[-1]
 
 
-def main(name: str, descriptor: int) -> int:
+def main(name: str, descriptor: int, done: list[list[str]]) -> int:
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:timeout", "--import-mode=importlib", "-c", os.devnull]
     with tempfile.TemporaryDirectory(prefix="geomx-check-") as folder:
         module = Path(folder) / "test_conformance.py"
         module.write_text(MODULE.format(name))
-        return int(pytest.main([*options, f"--rootdir={folder}", str(module)], plugins=[Teller(descriptor)]))
+        return int(pytest.main([*options, f"--rootdir={folder}", str(module)], plugins=[Teller(descriptor, done)]))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1], int(sys.argv[2])))
-    except ConfigError as e:
-        print(e)
-        sys.exit(2)
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), json.load(sys.stdin)))

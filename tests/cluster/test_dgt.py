@@ -1,9 +1,12 @@
 """transport=dgt in whole clusters, with everything that it must go with. Nothing is lost on loopback, so sums are what
 they are without it; what a late part or a coarse one leaves behind comes with a later round."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from geomx import _core
 from geomx.testing import LocalCluster
 
 pytest.importorskip("geomx_dgt", reason="the plugin isn't installed: pip install plugins/dgt")
@@ -47,6 +50,33 @@ def test_every_compression(compression, mode):
     total = sum(given for given, _ in results)
     for _, got in results:
         np.testing.assert_allclose(got, total, atol=1e-3)
+
+
+def test_streams_of_their_own_carry_what_may_be_missing():
+    with LocalCluster([1, 1], config={"transport": transport(mode="tcp")}) as cluster:
+        results = summed(cluster, rounds=20)
+        counted = cluster.counters("local_server")
+        assert cluster.counters("global_server")["wan.missing_parts"] == 0
+    assert counted["streams.messages"] > 20  # of the first rounds some went before the streams were there
+    for _, got in results:
+        np.testing.assert_array_equal(got, sum(given for given, _ in results))
+
+
+def test_what_has_not_left_a_stream_in_time_goes_into_the_next_round(tmp_path):
+    """A slow link, and hardly any patience: half of the parts are droppable, and not all of them get out."""
+    file = str(tmp_path / "links")
+    _core.make_wan_links(file, 2)
+    config = {"transport": transport(mode="tcp", k=0.2, wait_ms=150.0, deadline_ms=10.0),
+              "network": {"rate_mbit": 4.0, "delay_ms": 1.0}}  # fmt: skip
+    with LocalCluster([1], config=config, change=lambda spec: dataclasses.replace(spec, links=file)) as cluster:
+        results = summed(cluster, rounds=12, length=30_000)
+        counted, added = cluster.counters("local_server"), cluster.counters("global_server")
+    assert 0 < counted["wan.dropped_parts"] <= added["wan.missing_parts"] < counted["wan.droppable_parts"]
+    assert counted["wan.lost_reliable_parts"] == 0
+    assert added["wan.added_parts"] == counted["wan.applied_parts"]
+    ((given, got),) = results
+    assert np.abs(given - got).max() <= 8 * 12
+    assert np.corrcoef(given, got)[0, 1] > 0.9
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])

@@ -125,7 +125,7 @@ class Adder : public Updater {
 class RandomRank : public SchedulerPolicy {
  public:
   int64_t rank(const PartView& v, int) const override { return int64_t(mix({v.key, v.part, v.round}) % 5); }
-  uint64_t credit_bytes() const override { return 1; }  // one message, whatever its size
+  CreditRule credit() const override { return {1, false}; }  // one message, whatever its size
 };
 
 class LossyHalf : public TransportPolicy {
@@ -366,7 +366,7 @@ class Cluster {
 
   void set_policies(End& end) {
     end.policies.scheduler = std::make_unique<RandomRank>();
-    end.link.set_credit(end.policies.scheduler->credit_bytes());
+    end.link.set_credit(end.policies.scheduler->credit());
     if (!mutation_.acknowledges) end.link.stop_acknowledging();
     if (end.side.tier == Tier::lan) return;
     if (shape_.lossy) end.policies.transport = make_policy();

@@ -154,15 +154,15 @@ TEST_CASE("where there are lossy channels its room follows the link's backlog, a
   const PeerId to_b = a.connect("b");
   int told = 0;
   a.transport->on_room([&](PeerId peer) { told += peer == to_b; });
-  CHECK(a.transport->room(to_b) > 9000);
+  CHECK(a.transport->room(to_b, 1) > 9000);
   int sent = 0;
-  for (; a.transport->room(to_b) > 0 && sent < 100; ++sent) a.send(to_b, "d", 972, 1);
+  for (; a.transport->room(to_b, 1) > 0 && sent < 100; ++sent) a.send(to_b, "d", 972, 1);
   CHECK(sent == 10);  // 1,000 bytes each, a millisecond each: ten milliseconds' worth
-  CHECK(a.transport->room(to_b) == 0);
+  CHECK(a.transport->room(to_b, 1) == 0);
   CHECK(told == 0);
   world.run(10'000'000);
   CHECK(told == 1);
-  CHECK(a.transport->room(to_b) > 9000);
+  CHECK(a.transport->room(to_b, 1) > 9000);
   CHECK(b.arrived.size() == 10);  // none met a full queue
 }
 

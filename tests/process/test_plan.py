@@ -1,5 +1,6 @@
 """What `python -m geomx.plan` predicts is what a run then sends; what can't run is told, and starts nothing."""
 
+import json
 import subprocess
 import sys
 
@@ -31,6 +32,18 @@ def test_a_run_sends_what_was_predicted(begin, job):
     for (tier, direction), wanted in prediction.bytes.items():
         sent = ended.summary["traffic"][tier][f"{direction}_bytes"]
         assert sent == pytest.approx(wanted, rel=0.04), (tier, direction, sent / wanted if wanted else sent)
+
+
+def test_a_round_takes_about_the_time_that_was_predicted(begin):
+    """Links so slow that they decide: sooner than they allow can't be, and a busy machine may be late."""
+    words = ("task=charlm", "task.characters=20000", "task.max_rounds=6", "topology.workers=1", "network.rate_mbit=20",
+             "network.delay_ms=20")  # fmt: skip
+    prediction = predicted(words)
+    ended = begin("framework=numpy", *words, real=True).wait(50)
+    assert ended.code == 0, ended.output
+    rows = [json.loads(line) for line in (ended.directory / "metrics.jsonl").read_text().splitlines()]
+    took_s = (rows[-1]["time"] - rows[0]["time"]) / (len(rows) - 1)
+    assert 0.7 * prediction.round_s < took_s < 3 * prediction.round_s
 
 
 def planned(*words):

@@ -30,6 +30,19 @@ def fake(quick):
     return {"one": Case(1.0, 2.0, "s")} if quick else {}
 
 
+ALONE = {"first": fake, "second": lambda quick: {"two": Case(1.0, 4.0, "s"), "three": Case(1.0, 1.0, "s")}}
+
+
+def test_cases_run_by_themselves(monkeypatch, capsys):
+    monkeypatch.setitem(bench.BUILT_IN, "fake", f"{__name__}:fake")
+    assert command.main(["fake", "--list"]) == 0
+    assert capsys.readouterr().out.split() == ["first", "second"]
+    assert command.main(["fake", "--case", "second"]) == 0
+    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["cases"]) == ["two", "three"]
+    assert command.main(["fake", "--case", "third"]) == 2
+    assert "bench fake: case 'third' given, there are: first, second" in capsys.readouterr().err
+
+
 def test_names_are_listed_and_unknown_ones_refused(capsys):
     assert command.main(["--list"]) == 0
     listed = capsys.readouterr().out.split()

@@ -15,15 +15,16 @@ from conftest import ROOT
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from geomx import app, bench, env, plugins, reference, run, sweep
+from geomx import app, bench, env, plugins, reference, run, scaffold, sweep
 from geomx.config import MANY, Config
 from geomx.errors import ConfigError, Forbidden
-from geomx.options import fields_of
+from geomx.options import fields_of, plain
 from geomx.sentences import sentence
 
 run.install()
 PAGES = doc_pages.PAGES
 TABLE = re.compile(r'\[project\.entry-points\."geomx\.plugins"\]\n(.*?)(?:\n\[|\Z)', re.DOTALL)
+NEW = {"compression=squash"}  # what a page has its reader write
 OF_THE_BUILD = {"GEOMX_BUILD_TESTS"}  # CMake's
 
 
@@ -56,7 +57,7 @@ def test_what_is_refused_is_refused_by_that_sentence(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_options_are_there(page, monkeypatch):
     monkeypatch.chdir(ROOT)
-    strange = offered_by("examples/*/pyproject.toml")
+    strange = offered_by("examples/*/pyproject.toml") | NEW
     for word in doc_pages.overrides(doc_pages.read(page)):
         assert word in strange or composes_with_some_choice(word), f"{page}: {word}"
 
@@ -87,6 +88,22 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if "<!-- reference:" in doc_pages.read(p)])
 def test_the_reference_is_what_the_dataclasses_say(page):
     assert reference.renewed(doc_pages.read(page)) == doc_pages.read(page), f"python -m geomx.reference --write {page}"
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [(g, n) for g, n in plugins.offers() if (ROOT / "plugins" / n).is_dir() and g != "bench"]
+)
+def test_a_plugins_own_table_has_its_defaults(group, name):
+    """In rows such as "| `adaptive_k`, `k_min` | false, 0.2 | ..."."""
+    made = plugins.load(group, name)()
+    for names, told in re.findall(
+        r"^\| (`[^|]*) \| ([^|]*) \|", doc_pages.read(f"plugins/{name}/README.md"), re.MULTILINE
+    ):
+        options = re.findall(r"`(\w+)`", names)
+        if set(options) <= set(fields_of(made)):
+            for option, default in zip(options, told.replace("`", "").split(", "), strict=False):
+                shown = str(plain(getattr(made, option))).lower().removesuffix(".0")
+                assert shown == default, f"{name}: {option}"
 
 
 def test_the_reference_has_every_choice_of_this_repository():
@@ -167,7 +184,7 @@ def accept(words):
     elif words[0] == "bash":
         assert doc_pages.is_own(words[1]) or (ROOT / words[1]).is_file()
     elif words[:2] == ("pip", "install"):
-        own = [w for w in words[2:] if "/" in w and not doc_pages.is_own(w)]
+        own = [w for w in words[2:] if "/" in w and not doc_pages.is_own(w) and w != "./geomx-squash"]
         assert all((ROOT / w / "pyproject.toml").is_file() for w in own)
     else:
         module, given = words[2], list(words[3:])
@@ -180,7 +197,8 @@ def accept_module(module, given):
     if module in ("geomx.run", "geomx.plan"):
         accept_run(given)
     elif module == "geomx.bench":
-        assert set(given) <= {*bench.names(), "--quick", "--list"}
+        cases = bench.cases_of(bench.find(given[0])) if given and given[0] in bench.names() else ()
+        assert set(given) <= {*bench.names(), "--quick", "--list", "--case", *cases}
     elif module == "geomx.reference":
         assert given[:1] == ["--write"] or all(map(reference.block, given))
     elif module == "geomx.exec":
@@ -188,7 +206,7 @@ def accept_module(module, given):
     elif module in ("geomx.report", "geomx.timeline"):
         assert given and all(doc_pages.is_own(w) or w in ("--no-mlflow", "--out") for w in given)
     elif module == "geomx.plugin":
-        assert own or given[0] in ("new", "check")
+        assert own or given[0] == "check" or doc_pages.is_own(given[1]) or given[1] in ("-h", *scaffold.languages())
     elif module == "geomx":
         assert set(given) <= {"--cmake-dir", "--include-dir"}
     else:
@@ -197,7 +215,7 @@ def accept_module(module, given):
 
 def accept_run(given):
     """As a sweep drops jobs that can't run, so one of a command's jobs must be able to."""
-    strange = offered_by("examples/*/pyproject.toml") & set(given)
+    strange = (offered_by("examples/*/pyproject.toml") | NEW) & set(given)
     overrides = [os.path.expandvars(w) for w in given if not (w.startswith("-") or doc_pages.is_own(w) or w in strange)]
     for choice in strange:
         overrides = [w for w in overrides if not w.startswith(choice.partition("=")[0] + ".")]

@@ -8,25 +8,34 @@ from geomx.predict import _duration, _wire_s
 MB = 1e6
 
 
-def wire(network, up=1.25 * MB, down=2.5 * MB, **topology):
+def wire(network, up=1.25 * MB, down=2.5 * MB, last=1.0, **topology):
     given = {"name": "shape", "rate_mbit": 100.0, "delay_ms": 25.0, **network}
     config = load({"network": given, "topology": {"name": "hips", "parties": 2, **topology}})
-    return _wire_s(config, up, down)
+    return _wire_s(config, up, down, last)
+
+
+# TCP/IP's headers, and acknowledgements of the other way's bytes: twice as many as this way's, or half
+UP, DOWN = 1 + 52 / 1448 + 2 * 26 / 1448, 1 + 52 / 1448 + 26 / 1448 / 2
 
 
 def test_the_central_link_carries_all_parties():
     """100 Mbit/s are 12.5 MB/s: two parties' 1.25 MB up, then their 2.5 MB down, and 50 ms."""
-    assert wire({}) == pytest.approx(0.2 + 0.4 + 0.05)
-    assert wire({}, parties=4) == pytest.approx(0.4 + 0.8 + 0.05)
+    assert wire({}) == pytest.approx(0.2 * UP + 0.4 * DOWN + 0.05)
+    assert wire({}, parties=4) == pytest.approx(0.4 * UP + 0.8 * DOWN + 0.05)
+
+
+def test_parts_come_down_while_others_go_up():
+    assert wire({}, last=0.1) == pytest.approx(0.02 * UP + 0.4 * DOWN + 0.05)
+    assert wire({}, up=2.5 * MB, down=1.25 * MB, last=0.1) == pytest.approx(0.4 * DOWN + 0.02 * UP + 0.05)
 
 
 def test_a_slow_party_is_waited_for():
-    assert wire({"access": {"party1": {"rate_mbit": 10.0}}}) == pytest.approx(1.0 + 2.0 + 0.05)
+    assert wire({"access": {"party1": {"rate_mbit": 10.0}}}) == pytest.approx(UP + 2 * DOWN + 0.05)
 
 
 def test_in_a_flat_topology_a_party_sends_for_each_worker():
     slow_parties = {"rate_mbit": 10.0, "access": {"central": {"rate_mbit": 1000.0}}}
-    assert wire(slow_parties, name="flat", workers=3) == pytest.approx(3.0 + 6.0 + 0.05)
+    assert wire(slow_parties, name="flat", workers=3) == pytest.approx(3 * UP + 6 * DOWN + 0.05)
 
 
 def test_without_limits_it_takes_no_time():

@@ -189,8 +189,9 @@ typedef struct gx_class {
 } gx_class;
 
 enum {
-  GX_MAY_DROP = 1,       /* some parts may be droppable: senders mark the ends of their rounds */
-  GX_WANTS_DATAGRAMS = 2 /* lossy channels are datagrams, each marked with its priority; else a part of the stream */
+  GX_MAY_DROP = 1,        /* some parts may be droppable: senders mark the ends of their rounds */
+  GX_WANTS_DATAGRAMS = 2, /* lossy channels are datagrams, each marked with its priority */
+  GX_WANTS_STREAMS = 4 /* they are streams of their own, marked too; with neither they are a part of the one stream */
 };
 
 /* An instance classes the parts that a node sends up in one domain. When a round with holes closes, the host decides:

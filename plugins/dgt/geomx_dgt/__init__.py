@@ -4,7 +4,6 @@ channels of falling priority. What is lost goes into the next round. The policy 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from geomx.api import NativePlugin, Transport, TransportChoice, option
 
@@ -15,8 +14,8 @@ LIBRARY = Path(__file__).parent / "libgeomx_dgt.so"
 class Dgt(Transport):
     mode: str = option(
         "udp",
-        "udp: lossy channels are datagrams; tcp: what hasn't left in time is dropped by its sender; tcp4bit: nothing "
-        "is dropped, the rest travels in 4 bits",
+        "udp: lossy channels are datagrams; tcp: they are streams of their own, and what hasn't left in time is "
+        "dropped by its sender; tcp4bit: nothing is dropped, the rest travels in 4 bits",
         one_of=("udp", "tcp", "tcp4bit"),
     )
     k: float = option(0.8, "share of a tensor's parts that travels reliably", above=0, at_most=1)
@@ -36,7 +35,14 @@ class Dgt(Transport):
     ranking: str = option("contribution", "random: for comparison", one_of=("contribution", "random"))
     withhold: bool = option(False, "for comparison: what might be dropped is never sent")
     local: bool = option(True, "shared memory between nodes of one host; false: TCP for them too", scope="node")
-    lossy: ClassVar[bool] = True
+
+    @property
+    def lossy(self) -> bool:
+        return self.mode != "tcp4bit"
+
+    @property
+    def datagrams(self) -> bool:
+        return self.mode == "udp"
 
     def choice(self) -> TransportChoice:
         names = (

@@ -1,13 +1,12 @@
 """One flow of ours beside one of TCP over cubic and one over bbr, on one loss-free link: what each gets."""
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
+from geomx.bench.wan_sides import Job, Ours
 from geomx.config.network import Network
 from geomx.config.topology import Hips
 from geomx.wan.plan import resolve
@@ -17,26 +16,27 @@ __all__ = ["measure", "missing"]
 
 CONTROLS = ("cubic", "bbr")
 PORT = 9400
-# Runs in a namespace: takes flows, and tells after `seconds` how many bytes of each came since the last `warm` of them.
+SLICE_S = 5.0
+# Runs in a namespace: takes flows, and tells after each slice of time how many bytes of each came in it.
 SINK = """
 import json, selectors, socket, sys, time
 address, port, names = sys.argv[1], int(sys.argv[2]), sys.argv[5:]
-warm, seconds = map(float, sys.argv[3:5])
+slice_s, slices = float(sys.argv[3]), int(sys.argv[4])
 listener = socket.create_server((address, port))
 print("listening", flush=True)
 flows = {}
 for _ in names:
     flow, _ = listener.accept()
     flows[flow] = flow.recv(16).decode().strip()
-selector, counts, begin = selectors.DefaultSelector(), dict.fromkeys(names, 0), time.monotonic()
+selector, begin = selectors.DefaultSelector(), time.monotonic()
 for flow in flows:
     selector.register(flow, selectors.EVENT_READ)
-while (now := time.monotonic() - begin) < seconds:
-    for key, _ in selector.select(0.1):
-        size = len(key.fileobj.recv(1 << 16))
-        if now >= warm:
-            counts[flows[key.fileobj]] += size
-print(json.dumps(counts), flush=True)
+for i in range(slices):
+    counts = dict.fromkeys(names, 0)
+    while time.monotonic() - begin < (i + 1) * slice_s:
+        for key, _ in selector.select(0.05):
+            counts[flows[key.fileobj]] += len(key.fileobj.recv(1 << 16))
+    print(json.dumps(counts), flush=True)
 """
 SOURCE = """
 import socket, sys, time
@@ -52,55 +52,50 @@ except OSError:
 """
 
 
-def measure(rate_mbit: float, delay_ms: float, warm_s: float, seconds: float) -> dict[str, float]:
-    """Bytes/s of each flow: cubic, bbr, and ours, headers included in ours."""
-    topology = Hips(parties=1, workers=1)
-    wan = resolve(Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms), topology)
+class Busy(Ours):
+    """A cluster whose worker always has something to send."""
+
+    def _arguments(self, kind: str, job: Job) -> list[str]:
+        return ["-m", "geomx_dgt.share_worker"]
+
+
+def measure(rate_mbit: float, delay_ms: float, slices: int) -> list[dict[str, float]]:
+    """Bytes/s of each flow in each SLICE_S since the last of them began: cubic, bbr, and ours, headers included."""
+    network = Network(name="none", rate_mbit=rate_mbit, delay_ms=delay_ms)
+    wan = resolve(network, Hips(parties=1, workers=1))
     router = Router(wan, "cubic", 1)
     started: list[subprocess.Popen[Any]] = []
-    directory = tempfile.mkdtemp(prefix="geomx-bench-")
+    side = None
     try:
-        job = subprocess.Popen(_job(router, wan, directory), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        started.append(job)
-        while router.interface_bytes("party0")[0] < 5_000_000:  # it sends
-            if job.poll() is not None:
-                raise RuntimeError("the run of ours ended before it sent anything")
+        side = Busy(router, network, wan, Job(1, "", 0.1), transport={"name": "dgt"})
+        side.workers[0].answer()  # it begins
+        while router.interface_bytes("party0")[0] < 20_000_000:
             time.sleep(0.2)
         central = address(wan, "central")
-        sink = _python(router, "central", SINK, central, PORT, warm_s, seconds, *CONTROLS)
+        sink = _python(router, "central", SINK, central, PORT, SLICE_S, slices, *CONTROLS)
         started.append(sink)
         assert sink.stdout
         sink.stdout.readline()
         started += [_python(router, "party0", SOURCE, central, PORT, control) for control in CONTROLS]
-        time.sleep(warm_s)
+        found = []
         before = router.interface_bytes("party0")[0]
-        time.sleep(seconds - warm_s)
-        total = router.interface_bytes("party0")[0] - before
-        tcp = json.loads(sink.stdout.readline())
-        if job.poll() is not None:
-            raise RuntimeError("the run of ours ended before the others")
+        for _ in range(slices):
+            tcp = {name: count * 1500 / 1448 for name, count in json.loads(sink.stdout.readline()).items()}
+            now = router.interface_bytes("party0")[0]
+            rates = {"dgt": now - before - sum(tcp.values()), **tcp}
+            found.append({name: count / SLICE_S for name, count in rates.items()})
+            before = now
     finally:
         for process in started:
             process.terminate()
         for process in started:
             process.wait()
+        if side is not None:
+            side.stop()
         router.close()
-        shutil.rmtree(directory, ignore_errors=True)
-    span = seconds - warm_s
-    with_headers = {control: count * 1500 / 1448 for control, count in tcp.items()}
-    return {"dgt": (total - sum(with_headers.values())) / span, **{c: n / span for c, n in with_headers.items()}}
+    return found
 
 
 def _python(router: Router, party: str, code: str, *arguments: object) -> "subprocess.Popen[Any]":
     command = [*router.prefix(party), sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def _job(router: Router, wan: Any, directory: str) -> list[str]:
-    """100 MB a round, one round after the other: it always has something to send."""
-    prefixes = ",".join(f"{p}:[{','.join(repr(word) for word in router.prefix(p))}]" for p in wan.parties)
-    hosts = ",".join(f"{p}:{address(wan, p)}" for p in wan.parties)
-    return [sys.executable, "-m", "geomx.run", "transport=dgt", "launcher=local", "task=synthetic",
-            "task.max_rounds=1000", "topology.parties=1", "topology.workers=1", "tracking=none", "framework=numpy",
-            f"hydra.run.dir={directory}", f"launcher.exec_prefix={{{prefixes}}}",
-            f"topology.hosts={{{hosts}}}"]  # fmt: skip

@@ -174,8 +174,9 @@ gx_status make(void*, const gx_host* host, const gx_site*, gx_params params, gx_
   policy->options = options;
   out->private_data = policy;
   out->struct_size = sizeof(gx_transport);
-  out->caps = (options.mode == Mode::tcp4bit ? 0u : static_cast<uint32_t>(GX_MAY_DROP)) |
-              (options.mode == Mode::udp ? static_cast<uint32_t>(GX_WANTS_DATAGRAMS) : 0u);
+  out->caps = options.mode == Mode::udp   ? GX_MAY_DROP | GX_WANTS_DATAGRAMS
+              : options.mode == Mode::tcp ? GX_MAY_DROP | GX_WANTS_STREAMS
+                                          : 0u;
   out->num_channels = static_cast<uint32_t>(options.channels);
   out->deadline_us = static_cast<uint32_t>(options.deadline_ms * 1000);
   out->wait_us = static_cast<uint32_t>(options.wait_ms * 1000);

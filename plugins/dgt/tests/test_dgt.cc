@@ -121,14 +121,16 @@ TEST_CASE("for comparison parts are ranked by chance, or withheld") {
   CHECK(seen.size() > 2);
 }
 
-TEST_CASE("modes: tcp has no datagrams, tcp4bit drops nothing and is coarse instead") {
+TEST_CASE("modes: tcp has streams for datagrams, tcp4bit drops nothing and is coarse instead") {
   Fixture tcp({{"mode", std::string("tcp")}, {"k", 0.5}});
   CHECK(tcp.policy->is_lossy());
-  CHECK(tcp.policy->channels().count == 0);
+  CHECK(tcp.policy->channels().count == 3);
+  CHECK(tcp.policy->channels().are_streams);
   CHECK(tcp.classify({2, 1})[1].is_droppable);
   Fixture coarse({{"mode", std::string("tcp4bit")}, {"k", 0.5}});
   CHECK_FALSE(coarse.policy->is_lossy());
   CHECK(coarse.policy->classifies());
+  CHECK(coarse.policy->channels().count == 0);
   REQUIRE(coarse.policy->coarse() != nullptr);
   const auto classes = coarse.classify({2, 1});
   CHECK_FALSE(classes[0].is_coarse);

@@ -128,7 +128,10 @@ def test_opposite_orders_with_a_credit_of_one_part(compression, transport):
 def test_credit_follows_the_line():
     line = Line(bytes_per_s=10e6, round_trip_s=0.05)
     assert P3().credit_bytes("wan", line) == 500_000 + 8 * 4 * 7812
-    assert P3().credit_bytes("wan", Line()) == 2_000_000
+    assert P3().credit_bytes("wan", Line()) == 250_000
+    assert P3().credit_grows("wan", Line())
+    assert not any(p.credit_grows(t, x) for p, t, x in
+                   [(P3(), "lan", Line()), (P3(), "wan", line), (P3(credit_kb=7), "wan", Line())])  # fmt: skip
     assert P3(credit_kb=7).credit_bytes("wan", line) == 7_000
     assert P3().credit_bytes("lan", Line()) == 1_000_000
 
