@@ -250,6 +250,12 @@ class Transport:
         """Are its lossy channels datagrams, which a shaped link can lose?"""
         return self.lossy
 
+    @property
+    def unmergeable(self) -> str:
+        """Why an overlay can't merge what it sends (some parts travel in another format than their codec's, say), and
+        what goes instead; empty: it can."""
+        return ""
+
     def choice(self) -> TransportChoice | None:
         """None: the core's plain one."""
         return None

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import IO, Any
 
@@ -32,31 +32,30 @@ WORST = ("failed", "skipped", "passed")
 class Row:
     """One check, whatever number of cases it has."""
 
-    title: str  # of the suite: "compression=mine", "codec mine"
+    title: str  # of the suite: "geomx-mine: compression=mine", "geomx-mine: codec mine"
     check: str
     result: str  # passed, failed, skipped
     sentence: str
 
 
 def check(names: Sequence[str]) -> int:
-    """Prints a table for each distribution. Returns the exit code. Raises ConfigError where nothing can be checked."""
+    """Prints a table. Returns the exit code. Raises ConfigError where nothing can be checked."""
     if importlib.util.find_spec("pytest") is None:
         raise ConfigError("the suites need pytest, which is not installed: pip install pytest")
+    names = list(dict.fromkeys(names))
     for name in names:
         _check_offers(name)
-    bad = 0
-    for name in names:
-        rows = judge(name)
-        print(f"{distribution(name).name} {version(name)}\n{table(rows)}\n")
-        bad += sum(row.result == "failed" for row in rows)
-    return 1 if bad else 0
+    print(", ".join(f"{distribution(name).name} {version(name)}" for name in names))
+    rows = judge(names)
+    print(table(rows if len(names) > 1 else [replace(row, title=row.title.partition(": ")[2]) for row in rows]))
+    return 1 if any(row.result == "failed" for row in rows) else 0
 
 
-def judge(name: str) -> list[Row]:
-    """Runs all suites of a distribution. After a crash another child goes on with what is left."""
+def judge(names: Sequence[str]) -> list[Row]:
+    """Runs all suites of distributions. After a crash another child goes on with what is left."""
     cases: list[Row] = []
     for _ in range(MOST_CRASHES):
-        heard, is_over = _run(name, [(row.title, row.check) for row in cases])
+        heard, is_over = _run(names, [(row.title, row.check) for row in cases])
         cases += heard
         if is_over:
             break
@@ -65,11 +64,11 @@ def judge(name: str) -> list[Row]:
     return _folded(cases)
 
 
-def _run(name: str, done: Sequence[tuple[str, str]]) -> tuple[list[Row], bool]:
+def _run(names: Sequence[str], done: Sequence[tuple[str, str]]) -> tuple[list[Row], bool]:
     """Cases that one child told of, and whether that is all."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile("w+") as output, open(reading, buffering=1) as lines:  # noqa: PTH123  a descriptor
-        child = subprocess.Popen(_command(name, writing), pass_fds=[writing], stdin=subprocess.PIPE, stdout=output,
+        child = subprocess.Popen(_command(names, writing), pass_fds=[writing], stdin=subprocess.PIPE, stdout=output,
                                  stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
         os.close(writing)
         is_over = False
@@ -84,8 +83,8 @@ def _run(name: str, done: Sequence[tuple[str, str]]) -> tuple[list[Row], bool]:
             _end(child, 5.0 if is_over else 0.0)
 
 
-def _command(name: str, descriptor: int) -> list[str]:
-    return [sys.executable, "-m", "geomx.testing.judged", name, str(descriptor)]
+def _command(names: Sequence[str], descriptor: int) -> list[str]:
+    return [sys.executable, "-m", "geomx.testing.judged", str(descriptor), *names]
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from geomx import plugins
 from geomx.api import RunInfo, Tracker
 from geomx.testing.plugin_suite import PluginSuite
-from geomx.testing.runs import SMALL, Run
+from geomx.testing.runs import SHORT, Run
 from geomx.tracking.jsonl import FILE, JsonLines
 from geomx.tracking.observers import Observers
 
@@ -79,7 +79,7 @@ class ObserverSuite(PluginSuite):
     def test_a_short_training(self) -> None:
         group, _, _ = self.choice.partition("=")
         words = [f"{group}.{name}={value}" for name, value in self.options.items()]
-        with Run(*SMALL, self.choice, *words) as run:
+        with Run(*SHORT, self.choice, *words) as run:
             code = run.wait()
             assert code == 0, f"expected exit code 0, got {code}: {run.last_line()}"
             assert "is given up" not in run.printed(), f"the run gave it up: {run.printed('is given up')}"

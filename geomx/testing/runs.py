@@ -1,5 +1,6 @@
 """Real runs as processes of their own, small ones: what suites of launchers and observers look at."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,12 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-NODES = ("topology=flat", "topology.parties=1", "topology.workers=2")  # as few as can be
-SMALL = (*NODES, "framework=numpy", "task.max_rounds=5", "task.eval_every=0")
+# As few nodes as can be, and a task that needs nothing heavy.
+SMALL = ("topology=flat", "topology.parties=1", "topology.workers=2", "framework=numpy", "task=charlm",
+         "task.characters=20000", "task.eval_every=0")  # fmt: skip
+SHORT = (*SMALL, "task.max_rounds=5")
+ENDLESS = (*SMALL, "task.epochs=1000000")
 DEADLINE_S = 60.0
 
 
@@ -45,13 +50,25 @@ class Run:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the run was expected to end within {DEADLINE_S:g} s: {self.last_line()}") from None
 
-    def until_logged(self, node: str, word: str) -> None:
-        """Waits until a node's log has this word."""
-        file, deadline = self.directory / "logs" / f"{node}.log", time.monotonic() + DEADLINE_S
-        while not (file.exists() and word in file.read_text()):
-            assert self.process.poll() is None, f"the run ended before {node} was up: {self.last_line()}"
-            assert time.monotonic() < deadline, f"{node} was expected to be up within {DEADLINE_S:g} s"
+    def until_it_trains(self) -> None:
+        """Waits for its first rounds."""
+        file, deadline = self.directory / "metrics.jsonl", time.monotonic() + DEADLINE_S
+        while not (file.exists() and file.read_text().count("\n") > 1):
+            assert self.process.poll() is None, f"the run ended before its first round: {self.last_line()}"
+            assert time.monotonic() < deadline, (
+                f"a first round was expected within {DEADLINE_S:g} s: {self.last_line()}"
+            )
             time.sleep(0.05)
+
+    def nodes(self) -> list[int]:
+        """Process ids of nodes that this run started on this machine, in the order of their start."""
+        family, found = {self.process.pid}, []
+        for pid, parent, command in sorted(_processes()):
+            if parent in family:
+                family.add(pid)
+                if "geomx.node" in command:
+                    found.append(pid)
+        return found
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -74,6 +91,15 @@ class Run:
         known = [n for n in self.summary["nodes"] if n["pid"] and n["host"] == socket.gethostname()]
         left = [n["name"] for n in known if _is_alive(n["pid"])]
         assert not left, f"expected no node to be left when the run is over, there are: {', '.join(left)}"
+
+
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """(process id, its parent's, its command) of all that run."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                yield int(entry.name), parent, (entry / "cmdline").read_text(errors="replace").replace("\0", " ")
 
 
 def _is_alive(pid: int) -> bool:

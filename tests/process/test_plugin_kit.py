@@ -83,7 +83,7 @@ def test_all_of_them_pass_their_suites(place):
     told = place.run("-m", "geomx.plugin", "check", *(distribution_of(*k) for k in KIT))
     assert "failed" not in told
     for kind, language in KIT:
-        assert f"{distribution_of(kind, language)} 0.1\n" in told
+        assert f"  {distribution_of(kind, language)}: {scaffold.GROUPS[kind]}={name_of(kind, language)}\n" in told
     assert told.count("a short training") >= len(KIT)
 
 
