@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import IO, Any
 
@@ -24,6 +24,7 @@ from geomx import plugins
 from geomx.errors import ConfigError
 
 SILENT_S = 120.0  # of one check, before the child is taken to hang
+MOST_CRASHES = 5  # after which the rest isn't run
 WORST = ("failed", "skipped", "passed")
 
 
@@ -31,37 +32,59 @@ WORST = ("failed", "skipped", "passed")
 class Row:
     """One check, whatever number of cases it has."""
 
-    title: str  # of the suite: "compression=mine", "codec mine"
+    title: str  # of the suite: "geomx-mine: compression=mine", "geomx-mine: codec mine"
     check: str
     result: str  # passed, failed, skipped
     sentence: str
 
 
 def check(names: Sequence[str]) -> int:
-    """Prints a table for each distribution. Returns the exit code. Raises ConfigError where nothing can be checked."""
+    """Prints a table. Returns the exit code. Raises ConfigError where nothing can be checked."""
     if importlib.util.find_spec("pytest") is None:
         raise ConfigError("the suites need pytest, which is not installed: pip install pytest")
+    names = list(dict.fromkeys(names))
     for name in names:
         _check_offers(name)
-    bad = 0
-    for name in names:
-        rows = judge(name)
-        print(f"{distribution(name).name} {version(name)}\n{table(rows)}\n")
-        bad += sum(row.result == "failed" for row in rows)
-    return 1 if bad else 0
+    print(", ".join(f"{distribution(name).name} {version(name)}" for name in names))
+    rows = judge(names)
+    print(table(rows if len(names) > 1 else [replace(row, title=row.title.partition(": ")[2]) for row in rows]))
+    return 1 if any(row.result == "failed" for row in rows) else 0
 
 
-def judge(name: str) -> list[Row]:
-    """Runs all suites of a distribution."""
+def judge(names: Sequence[str]) -> list[Row]:
+    """Runs all suites of distributions. After a crash another child goes on with what is left."""
+    cases: list[Row] = []
+    for _ in range(MOST_CRASHES):
+        heard, is_over = _run(names, [(row.title, row.check) for row in cases])
+        cases += heard
+        if is_over:
+            break
+    else:
+        cases.append(Row(cases[-1].title, "the rest", "failed", f"not run, after {MOST_CRASHES} crashes"))
+    return _folded(cases)
+
+
+def _run(names: Sequence[str], done: Sequence[tuple[str, str]]) -> tuple[list[Row], bool]:
+    """Cases that one child told of, and whether that is all."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile("w+") as output, open(reading, buffering=1) as lines:  # noqa: PTH123  a descriptor
-        child = subprocess.Popen([sys.executable, "-m", "geomx.testing.judged", name, str(writing)], pass_fds=[writing],
-                                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        child = subprocess.Popen(_command(names, writing), pass_fds=[writing], stdin=subprocess.PIPE, stdout=output,
+                                 stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
         os.close(writing)
+        is_over = False
         try:
-            return _folded(list(_heard(child, lines, output)))
+            assert child.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(json.dumps(done).encode())
+                child.stdin.close()
+            rows, is_over = _heard(child, lines, output)
+            return rows, is_over
         finally:
-            _end(child)
+            _end(child, 5.0 if is_over else 0.0)
+
+
+def _command(names: Sequence[str], descriptor: int) -> list[str]:
+    return [sys.executable, "-m", "geomx.testing.judged", str(descriptor), *names]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -88,26 +111,29 @@ def _check_offers(name: str) -> None:
         raise ConfigError(f"{name} offers no plugin: it has no entry points in the group {plugins.ENTRY_POINTS}")
 
 
-def _heard(child: "subprocess.Popen[bytes]", lines: IO[str], output: IO[str]) -> Iterator[Row]:
+def _heard(child: "subprocess.Popen[bytes]", lines: IO[str], output: IO[str]) -> tuple[list[Row], bool]:
     """A row for each case; one more where the child ended or hung before all were over."""
-    now: dict[str, Any] = {"title": "", "check": "the suites begin"}
-    over = False
+    rows: list[Row] = []
+    now: dict[str, Any] = {"what": "case", "title": "entry points", "check": "the suites begin"}
     for line in _within(lines, SILENT_S):
         told = json.loads(line)
+        if told["what"] == "over":
+            return rows, True
         if told["what"] == "case":
-            yield Row(told["title"], told["check"], told["result"], told["sentence"])
-        over = told["what"] == "over"
+            rows.append(Row(told["title"], told["check"], told["result"], told["sentence"]))
         now = told
-    if over:
-        return
-    if child.poll() is None and not _ends(child, 1.0):
-        yield Row(now["title"], now["check"], "failed", f"expected to end within {SILENT_S:g} s, and hung")
-        return
+    return [*rows, Row(now["title"], now["check"], "failed", _why(child, output))], now["what"] == "case"
+
+
+def _why(child: "subprocess.Popen[bytes]", output: IO[str]) -> str:
+    """What became of a child that didn't come to its end."""
+    if not _ends(child, 1.0):
+        return f"expected to end within {SILENT_S:g} s, and hung"
     code = child.wait()
     output.seek(0)
     last = [text for text in output.read().splitlines() if text.strip()][-1:]
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    yield Row(now["title"], now["check"], "failed", ": ".join([f"the process {how} here", *last]))
+    return ": ".join([f"the process {how} here", *(last if code > 0 else [])])
 
 
 def _within(lines: IO[str], silent_s: float) -> Iterator[str]:
@@ -125,9 +151,9 @@ def _ends(child: "subprocess.Popen[bytes]", within_s: float) -> bool:
     return child.poll() is not None
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
+def _end(child: "subprocess.Popen[bytes]", within_s: float) -> None:
     """With whatever it has started."""
-    if not _ends(child, 5.0) or child.returncode:
+    if not _ends(child, within_s) or child.returncode:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
     child.wait()

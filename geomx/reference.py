@@ -9,7 +9,8 @@ A file says by marks what it wants and where:
     <!-- reference: transport=dgt -->
     <!-- end of reference -->
 
-Subjects are choices (GROUP=NAME), the names in `PARTS`, `presets` (of network=) and `variables` (of the environment).
+Subjects are choices (GROUP=NAME; with "table" before it, without what it says of itself), the names in `PARTS`,
+`presets` (of network=) and `variables` (of the environment).
 """
 
 import argparse
@@ -63,9 +64,9 @@ def block(subject: str) -> str:
         return _table(("variable", "allowed", "what", "setting"), map(_variable, env.variables()))
     if subject == "presets":
         return _table(("choice", "what", "options"), map(_preset, plugins.presets("network")))
-    group, chosen, name = subject.partition("=")
+    group, chosen, name = subject.removeprefix("table ").partition("=")
     if chosen:
-        return _choice(group, name)
+        return _choice(group, name, with_words=not subject.startswith("table "))
     if subject not in PARTS:
         raise ConfigError(
             f"reference: {subject!r} given, allowed is a choice such as transport=zmq, or one of "
@@ -74,11 +75,12 @@ def block(subject: str) -> str:
     return _options(*PARTS[subject])
 
 
-def _choice(group: str, name: str) -> str:
+def _choice(group: str, name: str, with_words: bool) -> str:
     cls = plugins.load(group, name)
     if group in plugins.FUNCTIONS:
         raise ConfigError(f"reference: {group}={name} has no options")
-    said = [_docstring(cls, f"{group}={name}"), _options(f"{group}.{name}" if group in MANY else group, cls)]
+    said = [_docstring(cls, f"{group}={name}") if with_words else ""]
+    said.append(_options(f"{group}.{name}" if group in MANY else group, cls))
     for other, reason in getattr(cls, "forbids", {}).items():
         said.append(f"Refused with `{other}`: {reason}.")
     for other, reason in getattr(cls, "needs", {}).items():
@@ -126,9 +128,13 @@ def _allowed(cls: type, name: str) -> str:
 
 
 def _docstring(cls: type, choice: str) -> str:
-    """What a class says of itself, if anything; `dataclass` writes a signature where nobody wrote anything."""
-    said = " ".join((vars(cls).get("__doc__") or "").split())
-    said = "" if said.startswith(f"{cls.__name__}(") else said.removeprefix(choice).lstrip(":").strip()
+    """What a class says of itself, else what its module says of this choice; `dataclass` writes a signature where
+    nobody wrote anything."""
+    said = vars(cls).get("__doc__") or ""
+    if said.startswith(f"{cls.__name__}("):
+        of_module = sys.modules[cls.__module__].__doc__ or ""
+        said = of_module.partition("\n\n")[0] if of_module.startswith(f"{choice}:") else ""
+    said = " ".join(said.split()).removeprefix(choice).lstrip(":").strip()
     return said[:1].upper() + said[1:]
 
 

@@ -32,7 +32,7 @@ class Netns(Local):
 
 @dataclass
 class Mlflow:
-    """tracking=mlflow"""
+    """tracking=mlflow: configuration, figures and files of each run, as an MLflow run."""
 
     uri: str | None = option(None, "null: sqlite below GEOMX_HOME (~/.geomx), wherever the run was started")
     experiment: str = option("geomx", "name of the MLflow experiment")

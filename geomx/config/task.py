@@ -59,16 +59,22 @@ class Images(Training):
 
 @dataclass
 class Mnist(Images):
+    """task=mnist: 70,000 handwritten digits of 28 x 28 pixels, from the data set's own files."""
+
     target: ClassVar[str] = "geomx.tasks.mnist:make"
 
 
 @dataclass
 class FashionMnist(Images):
+    """task=fashion_mnist: 70,000 pictures of clothes of 28 x 28 grey pixels, ten classes; the data set's files."""
+
     target: ClassVar[str] = "geomx.tasks.fashion_mnist:make"
 
 
 @dataclass
 class Cifar10(Images):
+    """task=cifar10: 60,000 photographs of 32 x 32 pixels in colour, ten classes, from the data set's own files."""
+
     target: ClassVar[str] = "geomx.tasks.cifar10:make"
 
 
@@ -95,7 +101,7 @@ class Script:
 
 @dataclass
 class Mxnet:
-    """framework=mxnet"""
+    """framework=mxnet: MXNet 1.9.1's arrays and networks; push and pull are operations of its engine."""
 
     context: str = option("cpu", "where tensors live", one_of=("cpu", "gpu"))
     target: ClassVar[str] = "geomx.frameworks.mxnet:make"

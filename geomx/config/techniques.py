@@ -19,7 +19,7 @@ class Identity(Policy):
 
 @dataclass
 class NoCompression(Compression):
-    """compression=none"""
+    """compression=none: everything travels as it is."""
 
     def policy(self) -> Policy:
         return Identity()

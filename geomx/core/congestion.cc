@@ -14,7 +14,7 @@ constexpr double kStanding = 1.25, kDrained = 1.15, kNearPeak = 0.8, kCut = 0.7;
 constexpr int kStandingRounds = 8, kRoundsOfCut = 2;
 constexpr double kDeviations = 3, kUnusualPackets = 0.5, kPeakMemory = 128;
 constexpr uint64_t kContendedSpanUs = 60'000'000;
-constexpr uint64_t kRoundsOfSpan = 4;
+constexpr uint64_t kRoundsOfSpan = 4, kRoundsOfLossSpan = 8;
 constexpr uint64_t kRttSpanUs = 10'000'000;
 constexpr uint64_t kProbeRttUs = 200'000;
 constexpr uint64_t kInitialPackets = 32, kLeastPackets = 4;
@@ -143,18 +143,19 @@ void Congestion::judge_contention(uint64_t in_flight) {
   rounds_since_cut_ = 0;
 }
 
-// What a queue drops when it overflows comes seldom and at once; what is usual is the middle of some spans' shares.
+// What a queue drops when it overflows comes at once; what is usual is lost in most spans. So of some spans' shares the
+// third smallest counts.
 void Congestion::note_loss(double lost, double delivered) {
   span_lost_ += lost;
   span_sent_ += lost + delivered;
-  if (++span_rounds_ < kRoundsOfSpan || span_sent_ == 0) return;
+  if (++span_rounds_ < kRoundsOfLossSpan || span_sent_ == 0) return;
   losses_[num_losses_++ % kLossSpans] = span_lost_ / span_sent_;
   span_lost_ = span_sent_ = 0;
   span_rounds_ = 0;
   const size_t known = std::min(num_losses_, kLossSpans);
   std::array<double, kLossSpans> sorted = losses_;
   std::sort(sorted.begin(), sorted.begin() + long(known));
-  usual_loss_ = sorted[known / 2];
+  usual_loss_ = sorted[known / 4];
 }
 
 void Congestion::adjust_limit(double lost, double delivered, bool is_app_limited) {

@@ -1,8 +1,9 @@
 // A stream between two nodes of one host that goes past ZeroMQ's threads: a message crosses with one wake-up, from loop
 // to loop, where it takes three through a ZeroMQ socket. For what is small; what is large lies in shared memory.
 //
-// An abstract Unix socket (or, beside another transport, a TCP connection: side_streams.h): nothing in the file system, nothing left behind by a kill. Who connects shows the secret
-// that it was told over the connection that it has already. Knows bytes, not what they mean.
+// An abstract Unix socket (or, beside another transport, a TCP connection: side_streams.h): nothing in the file system,
+// nothing left behind by a kill. Who connects shows the secret that it was told over the connection that it has
+// already. Knows bytes, not what they mean.
 #pragma once
 #include <cstdint>
 #include <deque>

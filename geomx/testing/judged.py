@@ -1,5 +1,5 @@
-"""The child of `python -m geomx.plugin check`: runs the suites of one distribution by pytest, and tells of each case on
-a pipe, as a JSON line."""
+"""The child of `python -m geomx.plugin check`: runs the suites of distributions by pytest, and tells of each case on a
+pipe, as a JSON line."""
 
 import json
 import os
@@ -11,21 +11,25 @@ from typing import Any
 
 import pytest
 
-from geomx.errors import ConfigError
-
 MODULE = "from geomx.testing.suites import suites\nglobals().update(suites({!r}))\n"
 LONGEST = 500
 
 
 class Teller:
-    """A pytest plugin."""
+    """A pytest plugin. done: (title, check) of cases that are not to be run again."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, done: list[list[str]]) -> None:
         self._pipe = os.fdopen(descriptor, "w", buffering=1)
-        self._collected = False
+        self._done = {(title, check) for title, check in done}
 
     def tell(self, what: str, **more: str) -> None:
         self._pipe.write(json.dumps({"what": what, "title": "", "check": "", **more}) + "\n")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Suite by suite; what trains comes last in each."""
+        titles = list(dict.fromkeys(map(_title, items)))
+        items[:] = [item for item in items if (_title(item), _check(item)) not in self._done]
+        items.sort(key=lambda item: (titles.index(_title(item)), "training" in item.name))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -39,7 +43,8 @@ class Teller:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.outcome == "failed":
-            self.tell("case", title="entry points", check="what is offered can be loaded", result="failed",
+            title = f"{Path(report.nodeid).stem}: entry points"
+            self.tell("case", title=title, check="what is offered can be loaded", result="failed",
                       sentence=_last_line(str(report.longrepr)))  # fmt: skip
 
     def pytest_sessionfinish(self) -> None:
@@ -47,7 +52,8 @@ class Teller:
 
 
 def _title(item: pytest.Item) -> str:
-    return str(getattr(getattr(item, "cls", None), "title", ""))
+    """'geomx-mine: compression=mine'"""
+    return f"{item.path.stem}: {getattr(getattr(item, 'cls', None), 'title', '')}"
 
 
 def _check(item: pytest.Item) -> str:
@@ -72,17 +78,16 @@ def _last_line(text: str) -> str:
     return ([line.removeprefix("E   ").strip() for line in text.splitlines() if line.strip()] or ["no word"])[-1]
 
 
-def main(name: str, descriptor: int) -> int:
+def main(names: list[str], descriptor: int, done: list[list[str]]) -> int:
+    """A module for each distribution, called after it."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:timeout", "--import-mode=importlib", "-c", os.devnull]
     with tempfile.TemporaryDirectory(prefix="geomx-check-") as folder:
-        module = Path(folder) / "test_conformance.py"
-        module.write_text(MODULE.format(name))
-        return int(pytest.main([*options, f"--rootdir={folder}", str(module)], plugins=[Teller(descriptor)]))
+        modules = [Path(folder) / f"{name}.py" for name in names]
+        for module, name in zip(modules, names, strict=True):
+            module.write_text(MODULE.format(name))
+        where = [f"--rootdir={folder}", *map(str, modules)]
+        return int(pytest.main([*options, *where], plugins=[Teller(descriptor, done)]))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1], int(sys.argv[2])))
-    except ConfigError as e:
-        print(e)
-        sys.exit(2)
+    sys.exit(main(sys.argv[2:], int(sys.argv[1]), json.load(sys.stdin)))

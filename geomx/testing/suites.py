@@ -12,8 +12,18 @@ import numpy as np
 from geomx import _core, plugins
 from geomx.api import WIDTHS, CodecChoice, Compression, Promise
 from geomx.testing.codec_suite import CodecSuite, drawn
+from geomx.testing.launcher_suite import LauncherSuite
+from geomx.testing.observer_suite import ObserverSuite
+from geomx.testing.overlay_suite import OverlaySuite
+from geomx.testing.placement_suite import PlacementSuite
 from geomx.testing.plugin_suite import PluginSuite
 from geomx.testing.policy_suite import PolicySuite, choices, codec_of
+from geomx.testing.scheduler_suite import SchedulerSuite
+from geomx.testing.task_suite import TaskSuite
+from geomx.testing.transport_suite import TransportSuite
+
+SUITES = {"compression": PolicySuite, "transport": TransportSuite, "topology": PlacementSuite,
+          "tracking": ObserverSuite, "launcher": LauncherSuite, "task": TaskSuite}  # fmt: skip
 
 DRAIN = 2000  # rounds that a residual has, where nobody promises less
 
@@ -35,15 +45,21 @@ def suites(name: str) -> dict[str, type]:
 
 
 def _of_choice(group: str, choice: str) -> dict[str, type]:
-    base = _kind(group, choice)
-    found: dict[str, type] = {f"{group}={choice}": type("Suite", (base,), {"choice": f"{group}={choice}"})}
-    if base is PolicySuite:
-        found |= _of_codecs(plugins.options(group, {"name": choice}))
-    return found
+    options = plugins.options(group, {"name": choice})
+    bases = _kinds(group, options)
+    found: dict[str, type] = {}
+    for base in bases:
+        title = f"{group}={choice}" if len(bases) == 1 else f"{group}={choice} as {base.__name__}"
+        found[title] = type("Suite", (base,), {"choice": f"{group}={choice}"})
+    return found | (_of_codecs(options) if isinstance(options, Compression) else {})
 
 
-def _kind(group: str, choice: str) -> type[PluginSuite]:
-    return {"compression": PolicySuite}.get(group, PluginSuite)
+def _kinds(group: str, options: Any) -> list[type[PluginSuite]]:
+    """A scheduler plugin may fill two places."""
+    if group == "scheduler":
+        places = {"scheduler": SchedulerSuite, "overlay": OverlaySuite}
+        return [suite for place, suite in places.items() if place in getattr(options, "fills", ("scheduler",))]
+    return [SUITES.get(group, PluginSuite)]
 
 
 def _of_codecs(options: Compression) -> dict[str, type]:
@@ -76,5 +92,6 @@ def measured(codec: _core.Codec) -> Promise:
     there = (got != 0) & np.isfinite(values) if is_sparse else np.isfinite(values)
     error = np.abs(got - values)[there].max(initial=0) / np.nanmax(np.abs(values))
     drain = DRAIN if codec.keeps_residual else 0
-    return Promise(error=1.5 * float(error) + 1e-6, sparse=is_sparse, dtypes=dtypes,
+    bound = 1.5 * float(error) + 1e-6
+    return Promise(error=bound, merge_error=0.0 if is_sparse else bound, sparse=is_sparse, dtypes=dtypes,
                    not_finite="kept" if np.isnan(got[0]) else "zero", rounds_to_drain=drain)  # fmt: skip

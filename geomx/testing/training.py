@@ -12,7 +12,7 @@ Config = dict[str, Any]
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def train(config: Mapping[str, Any], parties: Sequence[int] = (1, 1), epochs: int = 6, **more: Any) -> list[Config]:
+def train(config: Mapping[str, Any], parties: Sequence[int] = (1, 1), epochs: int = 4, **more: Any) -> list[Config]:
     """Trains the numpy model on digits with these groups of the configuration; what each worker returns, as
     `geomx.train.run_worker` does. The first knows the accuracy. more: as LocalCluster takes it."""
     from geomx.train import run_worker

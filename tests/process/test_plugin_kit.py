@@ -1,6 +1,8 @@
 """One plugin of each kind from its template, in a fresh environment with an installed geomx: built, checked, chosen."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +14,11 @@ from geomx import scaffold
 
 ROOT = Path(__file__).parents[2]
 KIT = [(kind, language) for kind, languages in scaffold.languages().items() for language in languages]
+# Names of plugins that are made wrong: a file, what is right in it, what takes its place.
+BROKEN = {
+    "bad_codec": ("codec.py", "residual[:] = wanted - steps * scale", "residual[:] = 0"),
+    "bad_placement": ("__init__.py", "0, tensor.length)])", "0, tensor.length + 1)])"),
+}
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -21,6 +28,10 @@ def name_of(kind, language):
 
 def distribution_of(kind, language):
     return scaffold.distribution_name(name_of(kind, language))
+
+
+WANTED = [(kind, language, name_of(kind, language)) for kind, language in KIT]
+WANTED += [("codec", "python", "bad_codec"), ("placement", "python", "bad_placement")]
 
 
 class Place:
@@ -58,10 +69,13 @@ def place(tmp_path_factory):
     subprocess.run(wheel, check=True, capture_output=True)
     made.install(next(made.folder.glob("*.whl")))
     assert str(made.folder) in made.run("-c", "import geomx; print(geomx.__file__)")
-    for kind, language in KIT:
-        write = "import sys; from geomx.plugin import main; sys.exit(main(sys.argv[1:]))"
-        made.run("-c", write, "new", kind, name_of(kind, language), "--language", language)
-    made.install(*(made.folder / distribution_of(*k) for k in KIT))
+    write = f"from geomx.scaffold import write\nfor k, l, n in {WANTED}: write(k, n, l)"
+    made.run("-c", write)
+    for name, (file, right, wrong) in BROKEN.items():
+        source = made.folder / scaffold.distribution_name(name) / f"geomx_{name}" / file
+        assert right in source.read_text()
+        source.write_text(source.read_text().replace(right, wrong))
+    made.install(*(made.folder / scaffold.distribution_name(name) for *_, name in WANTED))
     return made
 
 
@@ -69,5 +83,32 @@ def test_all_of_them_pass_their_suites(place):
     told = place.run("-m", "geomx.plugin", "check", *(distribution_of(*k) for k in KIT))
     assert "failed" not in told
     for kind, language in KIT:
-        assert f"{distribution_of(kind, language)} 0.1\n" in told
+        assert f"  {distribution_of(kind, language)}: {scaffold.GROUPS[kind]}={name_of(kind, language)}\n" in told
     assert told.count("a short training") >= len(KIT)
+
+
+def test_what_is_broken_is_told_in_a_sentence(place):
+    told = place.run("-m", "geomx.plugin", "check", "geomx-bad-codec", "geomx-bad-placement", code=1)
+    assert re.search(
+        r"nothing is lost over 50 rounds +failed +after 50 rounds at most \S+ may be missing of a value", told
+    )
+    assert re.search(
+        r"each element lies on one server .* failed .*expected each element on one server, the shards", told
+    )
+    assert "Traceback" not in told
+
+
+def test_they_train_together(place):
+    """Each place of a run is taken by a stranger."""
+    words = [
+        "compression=own_codec_c", "transport=own_transport_c", "scheduler=own_scheduler_python+own_overlay_c",
+        "topology=own_placement_python", "tracking=own_observer_python", "launcher=own_launcher_python",
+        "framework=numpy", "topology.parties=2", "topology.workers=1", "task.max_rounds=60",
+    ]  # fmt: skip
+    place.run("-m", "geomx.run", "hydra.run.dir=out", *words)
+    summary = json.loads((place.folder / "out" / "summary.json").read_text())
+    assert summary["status"] == "finished"
+    assert summary["accuracy"] > 0.5
+    assert summary["ledger"]["wan"]["payload_by_codec"]["OWCC up"] > 0
+    rounds = (place.folder / "out" / "rounds.csv").read_text().splitlines()
+    assert len(rounds) == 1 + 60

@@ -15,11 +15,14 @@ from conftest import ROOT
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from geomx import app, bench, env, plugins, reference, run, scaffold, sweep
+from geomx import app, bench, env, plugins, reference, run, scaffold, summary, sweep
 from geomx.config import MANY, Config
 from geomx.errors import ConfigError, Forbidden
+from geomx.launch import accounts
+from geomx.launch.ledger import BYTES
 from geomx.options import fields_of, plain
 from geomx.sentences import sentence
+from geomx.spec import ROUND_FIELDS
 
 run.install()
 PAGES = doc_pages.PAGES
@@ -113,6 +116,12 @@ def test_the_reference_has_every_choice_of_this_repository():
     )
     offered = {name.replace(".", "=", 1) for name in re.findall(r'^"([\w.]+)" = ', entries, re.MULTILINE)}
     assert {name for name in offered if not name.startswith("bench=")} | set(reference.PARTS) | {"presets"} == set(told)
+
+
+def test_what_a_run_leaves_has_every_field():
+    told = doc_pages.read("docs/reference/run-directory.md")
+    fields = [*summary.empty({}), *BYTES, *ROUND_FIELDS, *accounts.SENT]
+    assert [f for f in fields if f"`{f}`" not in told] == []
 
 
 def test_every_option_and_variable_says_what_it_is():

@@ -19,7 +19,11 @@ from typing import Any
 import numpy as np
 
 from geomx.bench import Case
+from geomx.config import Hips
+from geomx.config.network import Network
 from geomx.errors import ConfigError
+from geomx.wan.plan import resolve
+from geomx.wan.router import Router, missing
 
 LAYERS, ELEMENTS = 24, 80_000
 RATE_MBIT, DELAY_MS = 100.0, 25.0
@@ -63,12 +67,6 @@ def shaper(quick: bool) -> dict[str, Case]:
 ALONE = {"netns": netns, "shaper": shaper}
 
 
-def missing() -> str:
-    from geomx.wan import router  # brings in the core: not to list what there is
-
-    return router.missing()
-
-
 def _compare(measure: Callable[[str, str, int], list[float]], quick: bool) -> dict[str, Case]:
     """Sides take turns; the median of all iterations of each counts."""
     found: dict[str, list[float]] = {name: [] for name in SIDES}
@@ -108,11 +106,7 @@ def measure(scheduler: str, overlap: str, iterations: int, options: dict[str, An
 
 def measure_netns(scheduler: str, overlap: str, iterations: int, options: dict[str, Any] | None = None) -> list[float]:
     """The same between namespaces, each node a process."""
-    from geomx.bench.wan_sides import Job, Ours
-    from geomx.config import Hips
-    from geomx.config.network import Network
-    from geomx.wan.plan import resolve
-    from geomx.wan.router import Router
+    from geomx.bench.wan_sides import Job, Ours  # bring in the core: not to list what there is
 
     class Layered(Ours):
         def _arguments(self, kind: str, job: Job) -> list[str]:
