@@ -48,7 +48,7 @@ def check_here(config: Config) -> None:
     that MXNet has to make. An option class with `check_here()` says what. Raises ConfigError."""
     if getattr(config.launcher, "exec_prefix", {}) or config.topology.hosts:
         return
-    for options in (config.task, config.sync.optimizer):
+    for options in (config.task, config.sync.optimizer, config.topology):
         if hasattr(options, "check_here"):
             options.check_here()
 
