@@ -44,6 +44,7 @@ class WanShape:
         queue_bytes: Sequence[float],  # of datagrams, before a link drops them
         paths: Sequence[Sequence[float]],  # [from * parties + to]: delay in us, jitter in us, loss, burst
         trace: Sequence[Sequence[float]],  # rows: at us since the run began, bytes/s, delay in us, loss
+        shares: Sequence[Sequence[float]],  # rows: party, at us, share of its rates from then on
         seed: int,
     ) -> None: ...
 

@@ -114,6 +114,7 @@ class Promise:
     """What a codec keeps, for `geomx.testing.codec_suite` and `python -m geomx.plugin check`."""
 
     error: float = 0.0  # of a value that arrives, relative to the largest of its part
+    merge_error: float = 0.0  # of merged parts, relative to the largest of their sum
     sparse: bool = False  # not every value arrives in the round in which it was given
     dtypes: tuple[str, ...] = ("float32", "float64")  # halves may be taken besides; all others must be refused
     not_finite: str = "kept"  # what NaN becomes: "kept" (NaN), or "zero"; an infinity never comes back as NaN
@@ -249,6 +250,12 @@ class Transport:
         """Are its lossy channels datagrams, which a shaped link can lose?"""
         return self.lossy
 
+    @property
+    def unmergeable(self) -> str:
+        """Why an overlay can't merge what it sends (some parts travel in another format than their codec's, say), and
+        what goes instead; empty: it can."""
+        return ""
+
     def choice(self) -> TransportChoice | None:
         """None: the core's plain one."""
         return None
@@ -318,6 +325,11 @@ class Overlay:
     def choice(self, tier: str) -> OverlayChoice | None:
         """tier: "lan" or "wan". None: the star."""
         return None
+
+    def part_length(self, length: int, bytes_per_element: float) -> int:
+        """Elements at most of a part of a tensor of `length`, 0: whatever the scheduler says. Relays that should work
+        at the same time need short ones. bytes_per_element: what one takes between parties, about."""
+        return 0
 
     def libraries(self) -> Sequence[NativePlugin]:
         """What adds the overlays that `choice` names. Called on every node."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from geomx.api import Placement, Scheduler, Shard, Tensor
+from geomx.api import Overlay, Placement, Scheduler, Shard, Tensor
 from geomx.config import CENTRAL
 from geomx.config.root import Config
+from geomx.config.topology import measured_bytes
 from geomx.errors import ConfigError
 from geomx.plugins import imported
 from geomx.schedulers import line_of
@@ -50,6 +51,7 @@ class Planner:
         self._options = config.topology
         self._place: Placement = imported(config.topology.placement, "topology")
         self._config = config
+        self._measured: dict[str, float] | None = None  # read where it is asked for: others needn't have the file
 
     def announce(self, tensors: Sequence[tuple[str, int, str]]) -> None:
         """(name, length, dtype) of tensors that are about to be declared together."""
@@ -76,7 +78,11 @@ class Planner:
         return _core.Plan([_core.Shard(s.server, s.offset, s.length) for s in found], cut)
 
     def _tensor(self, name: str, length: int, dtype: str) -> Tensor:
-        return Tensor(name, length, length * self._config.compression.bytes_per_element(name, length, dtype))
+        expected = length * self._config.compression.bytes_per_element(name, length, dtype)
+        if self._measured is None:
+            run = self._config.topology.measured
+            self._measured = measured_bytes(run) if run else {}
+        return Tensor(name, length, self._measured.get(name, expected))
 
     def _place_all(self, tensors: Sequence[Tensor], num_servers: int) -> None:
         self._held += [0] * (num_servers - len(self._held))
@@ -90,14 +96,14 @@ class Planner:
 
 def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "float32") -> int:
     """Elements of a part of this tensor at most, 0: not cut. The scheduler's plugin says; without one, the built-in's
-    default. A transport that ranks or loses parts one by one may want shorter ones: so many that they take about its
-    block_bytes on the wire."""
+    default. An overlay may want shorter ones, so that relays work at the same time; so may a transport that ranks or
+    loses parts one by one: so many that they take about its block_bytes on the wire."""
     width = config.compression.bytes_per_element(name, length, dtype)
-    wanted = _scheduled(config, width)
-    if not (block := getattr(config.transport, "block_bytes", 0)):
-        return wanted
-    fitting = max(1, int(block / max(width, 1e-6) + 1e-6))
-    return min(fitting, wanted) if wanted else fitting
+    wanted = [_scheduled(config, width)]
+    wanted += [o.part_length(length, width) for o in config.scheduler.values() if isinstance(o, Overlay)]
+    if block := getattr(config.transport, "block_bytes", 0):
+        wanted.append(max(1, int(block / max(width, 1e-6) + 1e-6)))
+    return min(filter(None, wanted), default=0)
 
 
 def _scheduled(config: Config, width: float) -> int:

@@ -12,7 +12,7 @@ namespace {
 WanShape wan_shape(const std::string& file, uint32_t party, const std::vector<double>& up,
                    const std::vector<double>& down, const std::vector<double>& queue_bytes,
                    const std::vector<std::vector<double>>& paths, const std::vector<std::vector<double>>& trace,
-                   uint64_t seed) {
+                   const std::vector<std::vector<double>>& shares, uint64_t seed) {
   WanShape shape;
   shape.file = file;
   shape.party = party;
@@ -29,6 +29,10 @@ WanShape wan_shape(const std::string& file, uint32_t party, const std::vector<do
     shape.trace.push_back({uint64_t(row[0]), row[1], row[2], row[3]});
   }
   const size_t n = up.size();
+  for (const std::vector<double>& row : shares) {
+    if (row.size() != 3 || row[0] < 0 || row[0] >= double(n)) refuse("WanShape: a share is (party, at_us, share)");
+    shape.shares.push_back({uint32_t(row[0]), uint64_t(row[1]), row[2]});
+  }
   if (party >= n || down.size() != n || queue_bytes.size() != n || shape.paths.size() != n * n)
     refuse("WanShape: rates and queues of all parties and paths between all of them are needed");
   return shape;
@@ -43,8 +47,11 @@ void bind_wan(nb::module_& m) {
           [](WanShape* self, const std::string& file, uint32_t party, const std::vector<double>& up,
              const std::vector<double>& down, const std::vector<double>& queue_bytes,
              const std::vector<std::vector<double>>& paths, const std::vector<std::vector<double>>& trace,
-             uint64_t seed) { new (self) WanShape(wan_shape(file, party, up, down, queue_bytes, paths, trace, seed)); },
-          nb::kw_only(), "file"_a, "party"_a, "up"_a, "down"_a, "queue_bytes"_a, "paths"_a, "trace"_a, "seed"_a);
+             const std::vector<std::vector<double>>& shares, uint64_t seed) {
+            new (self) WanShape(wan_shape(file, party, up, down, queue_bytes, paths, trace, shares, seed));
+          },
+          nb::kw_only(), "file"_a, "party"_a, "up"_a, "down"_a, "queue_bytes"_a, "paths"_a, "trace"_a, "shares"_a,
+          "seed"_a);
   m.def(
       "make_wan_links",
       [](const std::string& file, uint32_t num_parties) {

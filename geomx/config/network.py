@@ -21,6 +21,8 @@ class Access:
     jitter_ms: float = option(0.0, "the same", at_least=0)
     loss: float = option(0.0, "share of packets lost, each way, besides other losses", at_least=0, below=1)
     burst: float = option(1.0, "packets that are lost together, in the mean", at_least=1)
+    shares: list[Any] = option([], "changes over time: [[20, 0.5], [60, 1]] halves the link's rates 20 s after the "
+                               "start and gives them back at 60")  # fmt: skip
 
 
 @dataclass
@@ -52,5 +54,6 @@ class Network:
     priorities: bool = option(False, "access links serve packets by their DSCP; launcher=netns only")
     trace: str = option("", "file of changes, a line each: seconds, Mbit/s, one-way delay in ms, loss; the last one "
                         "holds. For all access links and pairs")  # fmt: skip
-    access: dict[str, Any] = option({}, "party -> {rate_mbit, down_mbit, delay_ms, jitter_ms, loss, burst}")
+    access: dict[str, Any] = option({}, "party -> {rate_mbit, down_mbit, delay_ms, jitter_ms, loss, burst, "
+                                   "shares}")  # fmt: skip
     pairs: dict[str, Any] = option({}, "party -> party -> {delay_ms, jitter_ms, loss, burst}")

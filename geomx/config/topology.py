@@ -1,6 +1,9 @@
 """Where nodes are: parties, workers, global servers, and who holds which shard."""
 
+import csv
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from geomx.errors import ConfigError
@@ -31,8 +34,15 @@ class Topology:
     hosts: dict[str, str] = option({}, "party -> address that others reach its nodes by; 'central' too")
     port: int = option(0, "port of the global scheduler; 0: a free one", at_least=0, at_most=65535)
     bigarray_bound: int = option(1_000_000, "a tensor with more elements is spread over all global servers", at_least=1)
+    measured: str = option("", "directory of an earlier run: tensors are placed by the bytes that its ledger says they "
+                               "took between parties; empty: by those that are expected")  # fmt: skip
     tiers: ClassVar[int] = 2
     placement: ClassVar[str] = "geomx.plan:place"
+
+    def check_here(self) -> None:
+        """Raises ConfigError where the earlier run can't be read."""
+        if self.measured:
+            measured_bytes(self.measured)
 
 
 @dataclass
@@ -70,6 +80,29 @@ def parties(topology: Topology) -> list[Party]:
     for party in found:
         _check_name(party.name)
     _check_hosts(topology, found)
+    return found
+
+
+def measured_bytes(run: str) -> dict[str, float]:
+    """Tensor -> bytes that it took on one way between a party and the global servers in a round, in the mean, framing
+    included, by ledger.csv and summary.json of a finished run. Raises ConfigError."""
+    where = f"topology.measured: {run!r} given: "
+    try:
+        rounds = int(json.loads((Path(run) / "summary.json").read_text())["rounds"])
+        with (Path(run) / "ledger.csv").open(newline="") as f:
+            rows = [
+                r for r in csv.DictReader(f) if r["tier"] == "wan" and r["direction"] in ("up", "down") and r["key"]
+            ]
+        ways = 2 * rounds * len({r["sender"] for r in rows if r["direction"] == "up"})
+        found: dict[str, float] = {}
+        for row in rows:
+            found[row["key"]] = found.get(row["key"], 0.0) + int(row["bytes"]) / ways
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise ConfigError(f"{where}its summary.json or ledger.csv can't be read: {e}") from None
+    except ZeroDivisionError:
+        raise ConfigError(f"{where}no tensor went between parties in it") from None
+    if not found:
+        raise ConfigError(f"{where}no tensor went between parties in it")
     return found
 
 

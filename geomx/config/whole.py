@@ -48,7 +48,7 @@ def check_here(config: Config) -> None:
     that MXNet has to make. An option class with `check_here()` says what. Raises ConfigError."""
     if getattr(config.launcher, "exec_prefix", {}) or config.topology.hosts:
         return
-    for options in (config.task, config.sync.optimizer):
+    for options in (config.task, config.sync.optimizer, config.topology):
         if hasattr(options, "check_here"):
             options.check_here()
 
@@ -136,6 +136,9 @@ def _check_occupants(config: Config) -> None:
             if place in by_place:
                 raise Forbidden(f"scheduler={by_place[place]} does not go with scheduler={name}: both are the {place}")
             by_place[place] = name
+    if "overlay" in by_place and (why := getattr(config.transport, "unmergeable", "")):
+        name = config.transport.name
+        raise Forbidden(f"scheduler={by_place['overlay']} does not go with transport={name} as it is set: {why}")
 
 
 def _check_prefixes(config: Config) -> None:

@@ -246,6 +246,7 @@ void Client::leave(std::function<void()> done) {
 // The leave carries each key's last round, so it may overtake what it follows.
 void Client::finish_leaving() {
   if (!left_ || has_left_ || num_out_ != 0) return;
+  if (relay_) relay_->retire();
   if (relay_ && !relay_->is_idle()) {
     if (!is_looking_) {
       is_looking_ = true;

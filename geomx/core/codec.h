@@ -82,7 +82,8 @@ class Codec {
   }
   // What was encoded and not applied goes back into the residual.
   virtual Status give_back(Slot&, const PartView& view, const Bytes& encoded) = 0;
-  // Several encoded parts -> one that carries their sum, exactly; for relays, if can_merge().
+  // Several encoded parts -> one that carries their sum, within the format's rounding; for relays, if can_merge().
+  // Where the sum doesn't fit into the format, `merged` stays as it is: they travel on one by one.
   virtual Status merge(const PartView& view, const std::vector<Bytes>& encoded, Bytes* merged) = 0;
   virtual Status score(const PartView& view, const Bytes& encoded, double* contribution) = 0;
   virtual Status save_slot(const Slot&, Bytes* out) const = 0;

@@ -241,8 +241,9 @@ class PluginCodec : public Codec {
     gx_buffer buffer = {to.writable(), 0, capacity};
     gx_error error = {};
     const gx_slice slice = slice_of(view, nullptr);
-    Status status = status_of(table().merge(&table(), &slice, in.data(), in.size(), &buffer, &error), error);
-    if (!status.ok()) return status;
+    const gx_status code = table().merge(&table(), &slice, in.data(), in.size(), &buffer, &error);
+    if (code == GX_EUNSUPPORTED) return {};
+    if (Status status = status_of(code, error); !status.ok()) return status;
     if (buffer.size > capacity) return Status::error("it merged into more bytes than it had room for");
     *merged = to.slice(0, buffer.size);
     return {};

@@ -53,6 +53,12 @@ void Relay::merge(Frame frame, int64_t rank, uint8_t channel) {
   decide(id);
 }
 
+void Relay::retire() {
+  if (is_retired_) return;
+  is_retired_ = true;
+  for (auto& [id, pending] : pending_) decide(id);
+}
+
 void Relay::wake(uint32_t key, uint32_t part) { decide({key, part}); }
 
 void Relay::decide(Id id) {
@@ -61,13 +67,14 @@ void Relay::decide(Id id) {
   Pending& p = found->second;
   const auto [index, part] = id;
   const Key& key = *side_.keys.find(index);
+  if (p.timer) side_.reactor.cancel(p.timer);
+  p.timer = 0;
+  if (is_retired_) return hand_on(id, p, server(side_.server_of(key, part)));
   const PartView view = key.view(part, p.round, side_.tier, Direction::up);
   Held held{p.have, 0, p.since_us};
   for (const Frame& frame : p.held) held.bytes = std::max<uint64_t>(held.bytes, frame.body.size());
   const Hop hop =
       side_.policies.overlay->up(view, side_.self, server(side_.server_of(key, part)), held, side_.reactor.now_us());
-  if (p.timer) side_.reactor.cancel(p.timer);
-  p.timer = 0;
   if (hop.waits) {
     p.timer = side_.reactor.at(hop.until_us, [this, id] { decide(id); });
     return;
@@ -105,6 +112,7 @@ bool Relay::merge_held(const Key& key, uint32_t part, Pending& p) {
     side_.fail("key \"" + key.spec.name + "\": " + status.message());
     return false;
   }
+  if (merged.body.data() == nullptr) return true;
   p.held.clear();
   p.held.push_back(std::move(merged));
   return true;

@@ -19,6 +19,8 @@ class Relay {
   void pass_on(const Frame& value);                          // as value.forward says
   void forget(uint32_t key, uint32_t part, uint32_t round);  // the round is answered
   void wake(uint32_t key, uint32_t part);                    // the overlay may decide now
+  // We contribute no more: whatever is held, or still comes, goes straight to the server.
+  void retire();
   // Nothing is held, and what was passed on has arrived or had its time.
   bool is_idle() const;
   // For tests only: a contributor may be merged twice.
@@ -47,6 +49,7 @@ class Relay {
   std::function<void()> on_idle_;
   std::map<Id, Pending> pending_;
   size_t num_holding_ = 0;
+  bool is_retired_ = false;
   uint64_t passed_us_ = 0;  // when a value was passed on last; 0: never
   bool checks_contributors_ = true;
 };

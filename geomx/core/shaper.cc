@@ -52,14 +52,9 @@ void Shaper::receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) {
                   on_refused_, [this](PeerId peer, const std::string& why) { lose(peer, why); });
 }
 
-const WanTraceRow* Shaper::row() const {
+uint64_t Shaper::since_us() const {
   const uint64_t now_us = reactor_.now_us(), origin_us = links_->origin_us();
-  return shape_.row_at(now_us > origin_us ? now_us - origin_us : 0);
-}
-
-double Shaper::rate(const std::vector<double>& by_party, uint32_t party) const {
-  const WanTraceRow* now = row();
-  return now == nullptr ? by_party[party] : now->bytes_per_s;
+  return now_us > origin_us ? now_us - origin_us : 0;
 }
 
 // ---- sending -------------------------------------------------------------------------------------------------------
@@ -72,7 +67,7 @@ void Shaper::send(PeerId to, uint8_t channel, Message message) {
   // Until the first word from there, its party isn't known; it may be ours, and then these few bytes are charged in
   // vain.
   if (peers_[to].party != own) {
-    const double bytes_per_s = rate(shape_.up_bytes_per_s, own);
+    const double bytes_per_s = rate(LinkSide::up);
     if (!is_stream(channel) && bytes_per_s > 0 && backlog_bytes(bytes_per_s) + stamp.bytes > shape_.queue_bytes[own])
       return;
     const WanLinks::Taken taken = links_->take(own, LinkSide::up, now_us, stamp.bytes, bytes_per_s);
@@ -90,7 +85,7 @@ double Shaper::backlog_bytes(double bytes_per_s) const {
 
 size_t Shaper::room(PeerId peer, uint8_t channel) const {
   const size_t inner = inner_->room(peer, channel);
-  const double bytes_per_s = rate(shape_.up_bytes_per_s, shape_.party);
+  const double bytes_per_s = rate(LinkSide::up);
   const auto found = peers_.find(peer);
   const bool is_inside = found != peers_.end() && found->second.party == shape_.party;
   if (inner == 0 || bytes_per_s <= 0 || is_inside || max_datagram(peer) == 0) return inner;
@@ -167,7 +162,7 @@ uint64_t Shaper::delay_us(const WanPath& path) {
 // When a message is through our access link; 0: a datagram that met a full queue.
 uint64_t Shaper::pass_down(const Held& held) {
   const uint32_t own = shape_.party;
-  const double bytes_per_s = rate(shape_.down_bytes_per_s, own);
+  const double bytes_per_s = rate(LinkSide::down);
   if (!is_stream(held.channel) && bytes_per_s > 0) {
     const uint64_t busy_us = links_->busy_until_us(own, LinkSide::down);
     const double waiting = busy_us <= held.first_us ? 0 : double(busy_us - held.first_us) * 1e-6 * bytes_per_s;
@@ -181,8 +176,8 @@ void Shaper::charge_acknowledgements(uint32_t from, double bytes) {
   const uint32_t own = shape_.party;
   const double all = bytes / ((kSegment + kSegmentHeaders) * kSegmentsEach) * kAcknowledgement;
   const uint64_t now_us = reactor_.now_us();
-  links_->take(own, LinkSide::up, now_us, all, rate(shape_.up_bytes_per_s, own));
-  links_->take(from, LinkSide::down, now_us, all, rate(shape_.down_bytes_per_s, from));
+  links_->take(own, LinkSide::up, now_us, all, rate(LinkSide::up));
+  links_->take(from, LinkSide::down, now_us, all, rate(LinkSide::down, from));
 }
 
 // The link is taken when the first byte is there, so that those who come from afar don't hold it before.

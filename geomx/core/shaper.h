@@ -78,8 +78,10 @@ class Shaper : public Transport {
   bool is_stream(uint8_t channel) const { return channel == 0 || channel == kBulk || are_streams_; }
   void wake_when_there_is_room(PeerId peer, double bytes_per_s, double limit) const;
   void hand_over(PeerId from, Held held);
-  double rate(const std::vector<double>& by_party, uint32_t party) const;
-  const WanTraceRow* row() const;
+  double rate(LinkSide side) const { return rate(side, shape_.party); }
+  double rate(LinkSide side, uint32_t party) const { return shape_.rate_at(since_us(), party, side); }
+  uint64_t since_us() const;
+  const WanTraceRow* row() const { return shape_.row_at(since_us()); }
   uint64_t delay_us(const WanPath& path);
   void later(uint64_t when_us, Task task) const;
 

@@ -24,6 +24,10 @@ void SimReactor::post(Task task) {
 
 void SimReactor::run_turn(const Task& task) {
   if (stopped_) return;
+  if (world_.now_us() < frozen_until_us_) {
+    world_.schedule(frozen_until_us_, [this, task] { run_turn(task); });
+    return;
+  }
   task();
   for (const Task& end : turn_end_) end();
 }
@@ -86,9 +90,9 @@ void SimTransport::arrive(World& world, const std::string& from, const std::stri
                           const Message& message) {
   auto found = world.listening_.find(to);
   if (found != world.listening_.end()) {
-    SimTransport& other = *found->second;
-    other.reactor_.run_turn([&] {
-      if (other.receiver_) other.receiver_(other.peer_of(from), channel, message);
+    SimTransport* const other = found->second;
+    other->reactor_.run_turn([=] {
+      if (other->receiver_) other->receiver_(other->peer_of(from), channel, message);
     });
   } else if (world.gone_.count(to) == 0) {
     world.schedule(world.now_us() + kRetryUs, [=, &world] { arrive(world, from, to, channel, message); });

@@ -33,12 +33,15 @@ class SimReactor : public Reactor {
   void at_turn_end(Task task) override { turn_end_.push_back(std::move(task)); }
   void run_turn(const Task& task);
   void stop() { stopped_ = true; }  // a node that is gone: its events vanish
+  // Whatever it should do before then, it does then.
+  void freeze(uint64_t until_us) { frozen_until_us_ = until_us; }
 
  private:
   World& world_;
   std::set<TimerId> cancelled_;
   std::vector<Task> turn_end_;
   bool stopped_ = false;
+  uint64_t frozen_until_us_ = 0;
 };
 
 class World {

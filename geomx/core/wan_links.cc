@@ -33,6 +33,14 @@ const WanTraceRow* WanShape::row_at(uint64_t since_us) const {
   return found;
 }
 
+double WanShape::rate_at(uint64_t since_us, uint32_t party, LinkSide side) const {
+  if (const WanTraceRow* now = row_at(since_us)) return now->bytes_per_s;
+  double share = 1;
+  for (const WanShare& change : shares)
+    if (change.party == party && change.at_us <= since_us) share = change.share;
+  return share * (side == LinkSide::up ? up_bytes_per_s : down_bytes_per_s)[party];
+}
+
 std::shared_ptr<WanLinks> WanLinks::make(uint32_t num_parties, uint64_t origin_us) {
   std::shared_ptr<WanLinks> made(new WanLinks);
   made->own_.assign(Table::num_words(num_parties), 0);

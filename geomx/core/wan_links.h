@@ -23,6 +23,14 @@ struct WanTraceRow {
   uint64_t at_us = 0;  // since the run began
   double bytes_per_s = 0, delay_us = 0, loss = 0;
 };
+// From then on a party's access link has this share of its rates.
+struct WanShare {
+  uint32_t party = 0;
+  uint64_t at_us = 0;
+  double share = 1;
+};
+enum class LinkSide : uint32_t { up, down };
+
 struct WanShape {
   std::string file;  // of WanLinks; empty: private to this process
   uint32_t party = 0;
@@ -30,14 +38,15 @@ struct WanShape {
   std::vector<double> queue_bytes;                       // by party: what a link keeps of datagrams before it drops
   std::vector<WanPath> paths;                            // [from * number of parties + to]
   std::vector<WanTraceRow> trace;                        // changes that all links share; each row until the next
+  std::vector<WanShare> shares;                          // the same of single links; by time for each party
   uint64_t seed = 1;
 
   uint32_t num_parties() const { return uint32_t(up_bytes_per_s.size()); }
   const WanPath& path(uint32_t from, uint32_t to) const { return paths[from * num_parties() + to]; }
   const WanTraceRow* row_at(uint64_t since_us) const;
+  // Bytes/s of an access link; 0: no limit.
+  double rate_at(uint64_t since_us, uint32_t party, LinkSide side) const;
 };
-
-enum class LinkSide : uint32_t { up, down };
 
 class WanLinks {
  public:

@@ -20,8 +20,8 @@ const WanTraceRow* Emulator::row(uint64_t now_ns) const {
 }
 
 double Emulator::rate(uint64_t now_ns, uint32_t link) const {
-  if (const WanTraceRow* now = row(now_ns)) return now->bytes_per_s;
-  return (link % 2 == 0 ? shape_.up_bytes_per_s : shape_.down_bytes_per_s)[link / 2];
+  const uint64_t since_us = now_ns > origin_ns_ ? (now_ns - origin_ns_) / 1000 : 0;
+  return shape_.rate_at(since_us, link / 2, link % 2 == 0 ? LinkSide::up : LinkSide::down);
 }
 
 void Emulator::offer(uint64_t now_ns, Packet packet) {

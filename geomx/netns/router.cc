@@ -5,6 +5,7 @@
 //   party NAME UP_BYTES_PER_S DOWN_BYTES_PER_S QUEUE_BYTES
 //   path FROM TO DELAY_US JITTER_US LOSS BURST
 //   trace AT_US BYTES_PER_S DELAY_US LOSS
+//   share INDEX AT_US SHARE
 //   priorities | congestion NAME | seed N
 //   start               -> {"namespaces": [fd, ...], "congestion": NAME}: join one by /proc/<our pid>/fd/<fd>
 // and then, any number of times:
@@ -87,6 +88,11 @@ struct Settings {
       WanTraceRow row;
       in >> row.at_us >> row.bytes_per_s >> row.delay_us >> row.loss;
       shape.trace.push_back(row);
+    } else if (word == "share") {
+      WanShare change;
+      in >> change.party >> change.at_us >> change.share;
+      if (!in || change.party >= names.size()) return false;
+      shape.shares.push_back(change);
     } else if (word == "priorities") {
       has_priorities = true;
     } else if (word == "congestion") {

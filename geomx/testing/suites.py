@@ -94,5 +94,6 @@ def measured(codec: _core.Codec) -> Promise:
     there = (got != 0) & np.isfinite(values) if is_sparse else np.isfinite(values)
     error = np.abs(got - values)[there].max(initial=0) / np.nanmax(np.abs(values))
     drain = DRAIN if codec.keeps_residual else 0
-    return Promise(error=1.5 * float(error) + 1e-6, sparse=is_sparse, dtypes=dtypes,
+    bound = 1.5 * float(error) + 1e-6
+    return Promise(error=bound, merge_error=0.0 if is_sparse else bound, sparse=is_sparse, dtypes=dtypes,
                    not_finite="kept" if np.isnan(got[0]) else "zero", rounds_to_drain=drain)  # fmt: skip

@@ -44,6 +44,7 @@ class Wan:
     queue_bytes: tuple[float, ...]
     trace: tuple[Change, ...]
     priorities: bool
+    shares: tuple[tuple[tuple[int, float], ...], ...] = ()  # of the rates from a time on: (us, share), ...
 
     def index(self, party: str) -> int:
         return self.parties.index(party)
@@ -87,7 +88,10 @@ def resolve(network: Network, topology: Topology) -> Wan:
                           "one-way delay in ms, loss")  # fmt: skip
     trace = read_trace(network.trace) if network.trace else ()
     queues = tuple(_queue(network, i, up, down, paths, trace) for i in range(len(names)))
-    return Wan(names, up, down, paths, queues, trace, network.priorities)
+    shares = tuple(_shares(access[n].shares, f"network.access.{n}.shares") for n in names)
+    if trace and any(shares):
+        raise ConfigError("network.trace sets the rates of all links; use either it or the shares of single ones")
+    return Wan(names, up, down, paths, queues, trace, network.priorities, shares)
 
 
 def read_trace(file: str) -> tuple[Change, ...]:
@@ -120,6 +124,17 @@ def _row(words: list[str]) -> Change | None:
         return None
     allowed = all(map(math.isfinite, (seconds, mbit, delay_ms))) and seconds >= 0 and mbit > 0 and delay_ms >= 0
     return Change(int(seconds * 1e6), _bytes_per_s(mbit), delay_ms * 1e3, loss) if allowed and 0 <= loss < 1 else None
+
+
+def _shares(given: Any, where: str) -> tuple[tuple[int, float], ...]:
+    rows: list[tuple[int, float]] = []
+    for row in given if isinstance(given, list) else [given]:
+        numbers = isinstance(row, list) and len(row) == 2 and all(isinstance(v, int | float) for v in row)
+        last_us = rows[-1][0] if rows else -1
+        if not numbers or not (last_us < row[0] * 1e6 < math.inf) or not 0 < row[1] < math.inf:
+            raise ConfigError(f"{where}: {row!r} given, wanted are [seconds (rising), share of the rates (above 0)]")
+        rows.append((int(row[0] * 1e6), float(row[1])))
+    return tuple(rows)
 
 
 def _pairs(network: Network, names: tuple[str, ...]) -> dict[tuple[str, str], Pair]:

@@ -133,6 +133,7 @@ def _lines(wan: Wan, congestion: str, seed: int) -> list[str]:
         for j, way in enumerate(row)
     ]
     lines += [f"trace {c.at_us} {c.bytes_per_s:.9g} {c.delay_us:.9g} {c.loss:.9g}" for c in wan.trace]
+    lines += [f"share {i} {at_us} {share:.9g}" for i, changes in enumerate(wan.shares) for at_us, share in changes]
     if wan.priorities:
         lines.append("priorities")
     if congestion:

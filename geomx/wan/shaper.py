@@ -50,6 +50,7 @@ def shape(wan: Wan, file: str, party: str, seed: int) -> "_core.WanShape":
         queue_bytes=wan.queue_bytes,
         paths=[(p.delay_us, p.jitter_us, p.loss, p.burst) for row in wan.paths for p in row],
         trace=[(c.at_us, c.bytes_per_s, c.delay_us, c.loss) for c in wan.trace],
+        shares=[(i, at_us, share) for i, changes in enumerate(wan.shares) for at_us, share in changes],
         seed=seed,
     )
 

@@ -2,11 +2,14 @@
 they are without it; what a late part or a coarse one leaves behind comes with a later round."""
 
 import dataclasses
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from geomx import _core
+from geomx.config import judge, load
+from geomx.errors import Forbidden
 from geomx.testing import LocalCluster
 
 pytest.importorskip("geomx_dgt", reason="the plugin isn't installed: pip install plugins/dgt")
@@ -99,8 +102,9 @@ def test_an_adaptive_k_follows_what_workers_report(flat):
     assert 0.2 <= counted["dgt.k_sum"] / counted["dgt.rounds"] < 0.7
 
 
-def test_mixed_sync():
-    config = {"transport": transport(), "sync": {"name": "mixed", "staleness": 0}}
+@pytest.mark.parametrize("mode", ["udp", "tcp", "tcp4bit"])
+def test_mixed_sync(mode):
+    config = {"transport": transport(mode=mode), "sync": {"name": "mixed", "staleness": 0}}
     settings = {"optimizer": {"name": "sgd", "learning_rate": 1.0}}
 
     def work(worker):
@@ -127,6 +131,39 @@ def test_four_bits_lose_nothing_for_good():
     for _, got in results:
         assert np.abs(got - total).max() < 2 * 8
     assert np.abs(results[0][1] - total).mean() < 1.5
+
+
+def test_four_bits_are_refused_where_parts_merge_on_their_way():
+    pytest.importorskip("geomx_tsengine")
+    for mode, words in (("udp", ""), ("tcp", ""), ("tcp4bit", "scheduler=tsengine does not go with transport=dgt")):
+        config = load({"transport": transport(mode=mode), "scheduler": {"tsengine": {}, "p3": {}}})
+        with pytest.raises(Forbidden, match=words) if words else nullcontext():
+            judge(config)
+
+
+def test_loss_on_shaped_links_is_refused_with_modes_that_would_not_feel_it():
+    for mode in ("tcp", "tcp4bit"):
+        with pytest.raises(Forbidden, match="use launcher=netns, a transport with datagrams"):
+            judge(load({"transport": transport(mode=mode), "network": {"name": "none", "loss": 0.01}}))
+    judge(load({"transport": transport(), "network": {"name": "none", "loss": 0.01}}))
+
+
+@pytest.mark.parametrize("compression", ["none", "fp16", "bsc", "mpq"])
+def test_four_bits_with_every_compression_over_several_servers(compression):
+    exact = {"ratio": 1.0} if compression in ("bsc", "mpq") else {}
+    config = {
+        "transport": transport(mode="tcp4bit"),
+        "compression": {"name": compression, **exact},
+        "topology": {"bigarray_bound": 1000},
+    }
+    with LocalCluster([1, 1], global_servers=2, config=config) as cluster:
+        results = summed(cluster, rounds=15)
+        counted, added = cluster.counters("local_server"), cluster.counters("global_server")
+    total = sum(given for given, _ in results)
+    for _, got in results:
+        np.testing.assert_array_equal(got, results[0][1])
+        assert np.abs(got - total).max() < 2 * 8
+    assert added["wan.added_parts"] == counted["wan.applied_parts"] > 0
 
 
 @pytest.mark.parametrize("ranking", ["contribution", "random"])

@@ -110,6 +110,16 @@ TEST_CASE("packets are lost at the stated rate, counted, and keep their order un
   CHECK(std::is_sorted(out.marks.begin(), out.marks.end()));
 }
 
+TEST_CASE("a link has a share of its rates from a time on, others stay as they are") {
+  WanShape shape = two_parties();
+  shape.shares = {{0, 1'000, 0.5}, {0, 9'000, 1}};
+  CHECK(shape.rate_at(999, 0, LinkSide::up) == kRate);
+  CHECK(shape.rate_at(1'000, 0, LinkSide::up) == kRate / 2);
+  CHECK(shape.rate_at(8'999, 0, LinkSide::down) == kRate / 2);
+  CHECK(shape.rate_at(9'000, 0, LinkSide::up) == kRate);
+  CHECK(shape.rate_at(5'000, 1, LinkSide::up) == kRate);
+}
+
 TEST_CASE("a trace changes rate and delay as time goes, and links without a limit take no time") {
   WanShape shape = two_parties();
   shape.trace = {{0, kRate, 1'000, 0}, {1'000'000, kRate / 10, 50'000, 0}};

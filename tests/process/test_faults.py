@@ -63,6 +63,34 @@ def test_a_death_in_a_round_ends_all_nodes(deploy, victim, number):
     assert re.search(f"{ROLES[victim]}.*(closed|not heard of for 2 s|is lost).*log says more", said), deployment.story()
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_a_relays_death_ends_all_nodes_and_names_it(deploy, number):
+    pytest.importorskip("geomx_tsengine")
+    deployment = started(deploy, ENABLE_INTER_TS="1")
+    deployment.until(lambda: training(deployment) and deployment.processes["master"].poll() == 0)
+    said = hurt(deployment, "b.server", number)
+    assert re.search("local server of party.*(closed|not heard of for 2 s).*log says more", said), deployment.story()
+
+
+def test_a_relay_that_is_frozen_for_a_while_changes_no_sum(deploy):
+    """Longer than others wait before they go around it, shorter than death."""
+    pytest.importorskip("geomx_tsengine")
+    variables = {**FAST, "GEOMX_DEATH_S": "10", "ENABLE_INTER_TS": "1", "ENABLE_INTRA_TS": "1"}
+    deployment = deploy({"a": 2, "b": 1, "c": 1}, **variables)
+    deployment.start_services()
+    for name in ("master", *deployment.workers):
+        deployment.start(name, *PYTHON, ROUNDS, 0 if name == "master" else 40, 0.02, 0)
+    for victim in ("b.server", "a.worker1"):
+        at = deployment.said("a.worker0").count("round")
+        deployment.until(lambda at=at: deployment.said("a.worker0").count("round") > at + 5)
+        deployment.processes[victim].send_signal(signal.SIGSTOP)
+        time.sleep(2.5)
+        deployment.processes[victim].send_signal(signal.SIGCONT)
+    assert set(deployment.wait(30).values()) == {0}, deployment.story()
+    for name in deployment.workers:
+        assert re.findall(r"round \d+ (\S+)", deployment.said(name)) == ["4.0"] * 40, deployment.story()
+
+
 @pytest.mark.parametrize("victim", ROLES)
 def test_a_death_while_others_join_ends_all_nodes(deploy, victim):
     deployment = started(deploy, but=["b.worker0"])

@@ -99,3 +99,17 @@ def test_a_transport_may_want_shorter_parts(config, elements):
     """So many elements that their codec makes about a block of them."""
     pytest.importorskip("geomx_dgt")
     assert part_length(load(config), "w", 100_000, "float32") == elements
+
+
+@pytest.mark.parametrize(
+    ("config", "length", "elements"),
+    [
+        ({"scheduler": {"tsengine": {}}}, 1_000, 10_000),  # 40 KB at least
+        ({"scheduler": {"tsengine": {}}}, 6_400_000, 100_000),  # a 64th
+        ({"scheduler": {"tsengine": {}}}, 64_000_000, 262_144),
+        ({"scheduler": {"fifo": {"part_elements": 77}, "tsengine": {}}}, 6_400_000, 77),
+    ],
+)
+def test_an_overlay_may_want_shorter_parts(config, length, elements):
+    pytest.importorskip("geomx_tsengine")
+    assert part_length(load(config), "w", length, "float32") == elements

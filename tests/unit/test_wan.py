@@ -63,6 +63,8 @@ def test_up_and_down_may_differ():
         ({"access": {"party0": 3}}, "network.access.party0: 3 given, allowed is a mapping"),
         ({"pairs": {"party0": {"party0": {}}}}, "nodes of one party don't feel the network"),
         ({"pairs": {"party0": {"x": {}}}}, "network.pairs.party0.x: no such party"),
+        ({"access": {"party0": {"shares": [[1, 0.5], [1, 1]]}}}, "network.access.party0.shares: .1, 1. given"),
+        ({"access": {"party0": {"shares": [[1, 0]]}}}, r"seconds \(rising\), share of the rates"),
         ({"trace": "/nowhere"}, "network.trace: '/nowhere' can't be read"),
     ],
 )

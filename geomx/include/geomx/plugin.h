@@ -137,7 +137,7 @@ typedef struct gx_host {
 enum { GX_SCOPE_PART = 0, GX_SCOPE_SHARD = 1, GX_SCOPE_TENSOR = 2 };
 enum {
   GX_KEEPS_RESIDUAL = 1,    /* keeps what encoding leaves out in its slot: has give_back */
-  GX_CAN_MERGE = 2,         /* adds encoded parts without decoding them: has merge */
+  GX_CAN_MERGE = 2,         /* adds encoded parts: has merge */
   GX_CARRIES_GRADIENTS = 4, /* what it may be chosen for */
   GX_CARRIES_PARAMETERS = 8,
   GX_CARRIES_DELTAS = 16
@@ -163,6 +163,8 @@ typedef struct gx_codec {
   gx_status (*decode)(struct gx_codec*, gx_bytes in, int accumulate, const gx_slice* to, gx_error*);
 
   /* The rest may be null. */
+  /* One that carries the sum, within the format's own rounding; sparse values exactly. GX_EUNSUPPORTED: the sum doesn't
+   * fit into the format, and these travel on one by one. */
   gx_status (*merge)(struct gx_codec*, const gx_slice*, const gx_bytes* in, size_t count, gx_buffer* out, gx_error*);
   /* How much an encoded part weighs, as the sum of its decoded magnitudes; parts are ranked by it. Null: the host
    * decodes it and adds. */

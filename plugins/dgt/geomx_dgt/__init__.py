@@ -44,6 +44,12 @@ class Dgt(Transport):
     def datagrams(self) -> bool:
         return self.mode == "udp"
 
+    @property
+    def unmergeable(self) -> str:
+        if self.mode != "tcp4bit":
+            return ""
+        return "parts in 4 bits can't merge on their way; use transport.mode=udp, or scheduler=fifo or p3"
+
     def choice(self) -> TransportChoice:
         names = (
             "mode",

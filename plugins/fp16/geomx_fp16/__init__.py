@@ -1,10 +1,11 @@
 """compression=fp16: values travel in 16 bits. The codecs "fp16" and "bf16" are native, in libgeomx_fp16.so."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from geomx.api import CodecChoice, Compression, NativeCodec, Policy, option
+from geomx.api import CodecChoice, Compression, NativeCodec, Policy, Promise, option
 
 LIBRARY = Path(__file__).parent / "libgeomx_fp16.so"
 CODECS = {"float16": "fp16", "bfloat16": "bf16"}
@@ -17,6 +18,10 @@ class Fp16(Compression):
     overflow: str = option("saturate", "a finite value beyond the format's range", one_of=("saturate", "inf"))
     lan: bool = option(True, "inside a party")
     wan: bool = option(True, "between parties")
+    promises: ClassVar[Mapping[str, Promise]] = {
+        "fp16": Promise(error=1 / 2048, merge_error=1 / 2048),
+        "bf16": Promise(error=1 / 256, merge_error=1 / 256),
+    }
 
     def policy(self) -> Policy:
         return HalfWidth(self)

@@ -110,6 +110,32 @@ gx_status decode(gx_codec* table, gx_bytes in, int accumulate, const gx_slice* t
   return GX_OK;
 }
 
+// Summed in float32 and rounded again. What would be too large goes on as it came: the server sums in float32.
+gx_status merge(gx_codec* table, const gx_slice* part, const gx_bytes* in, size_t count, gx_buffer* out,
+                gx_error* error) {
+  const Codec& codec = of(table);
+  const uint64_t size = 2 * part->length;
+  for (size_t i = 0; i < count; ++i)
+    if (in[i].size != size) {
+      return fail(error, GX_ECORRUPT, "expected %llu bytes for %llu values of 16 bits but got %llu",
+                  static_cast<unsigned long long>(size), static_cast<unsigned long long>(part->length),
+                  static_cast<unsigned long long>(in[i].size));
+    }
+  out->size = size;
+  if (out->capacity < size)
+    return fail(error, GX_ENOSPC, "expected room for %llu bytes", static_cast<unsigned long long>(size));
+  const gx_dtype format = format_of(codec, *part);
+  float sum[piece];
+  for (uint64_t start = 0; start < part->length; start += piece) {
+    const uint64_t length = std::min(piece, part->length - start);
+    std::fill_n(sum, length, 0.0f);
+    for (size_t i = 0; i < count; ++i) add(codec, format, in[i].data + 2 * start, sum, length);
+    if (narrow(codec, format, sum, out->data + 2 * start, length) != 0)
+      return fail(error, GX_EUNSUPPORTED, "the sum is beyond the format's range");
+  }
+  return GX_OK;
+}
+
 void release(gx_codec* table) { delete static_cast<Codec*>(table->private_data); }
 
 gx_status read_options(gx_params params, Codec* codec, gx_error* error) {
@@ -139,11 +165,12 @@ gx_status make(void* user, const gx_host* host, const gx_site*, gx_params params
   out->struct_size = sizeof(gx_codec);
   out->wire_id = is_half ? GX_FOURCC('F', 'P', '1', '6') : GX_FOURCC('B', 'F', '1', '6');
   out->scope = GX_SCOPE_PART;
-  out->caps = GX_CARRIES_GRADIENTS | GX_CARRIES_PARAMETERS | GX_CARRIES_DELTAS;
+  out->caps = GX_CAN_MERGE | GX_CARRIES_GRADIENTS | GX_CARRIES_PARAMETERS | GX_CARRIES_DELTAS;
   out->dtypes = GX_DTYPE_BIT(GX_F32) | GX_DTYPE_BIT(GX_F64) | GX_DTYPE_BIT(GX_F16) | GX_DTYPE_BIT(GX_BF16);
   out->max_encoded_size = max_encoded_size;
   out->encode = encode;
   out->decode = decode;
+  out->merge = merge;
   out->release = release;
   return GX_OK;
 }

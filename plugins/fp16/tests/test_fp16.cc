@@ -66,6 +66,22 @@ TEST_CASE("the bytes are halves in order") {
   CHECK(fp16.metrics.empty());
 }
 
+TEST_CASE("parts merge in float32, and not where the sum is beyond the format") {
+  Fixture fixture("fp16");
+  const std::vector<float> one = {1, 60000, -0.5f}, other = {2047, 5000, 0.25f}, large = {0, 6000, 0};
+  const PartView view = Fixture::view_of(DType::f32, 3);
+  const auto merge = [&](const std::vector<float>& second) {
+    Bytes merged;
+    REQUIRE(fixture.codec->merge(view, {fixture.encode(DType::f32, one), fixture.encode(DType::f32, second)}, &merged)
+                .message() == "");
+    return merged;
+  };
+  CHECK(fixture.codec->can_merge());
+  CHECK(fixture.decode<float>(DType::f32, merge(other)) == std::vector<float>{2048, 64992, -0.25f});
+  CHECK(merge(large).data() == nullptr);
+  CHECK(fixture.metrics.empty());
+}
+
 TEST_CASE("every length: two bytes a value, back within the rounding, added in float32") {
   for (const std::string name : {"fp16", "bf16"}) {
     Fixture fixture(name);

@@ -11,7 +11,7 @@ from geomx.testing.codec_suite import CodecSuite
 
 
 class TestFloat16(CodecSuite):
-    error = 1 / 2048
+    error = merge_error = 1 / 2048
     dtypes = ("float32", "float64", "float16")
 
     def make(self) -> _core.Codec:
@@ -19,7 +19,7 @@ class TestFloat16(CodecSuite):
 
 
 class TestBfloat16(CodecSuite):
-    error = 1 / 256
+    error = merge_error = 1 / 256
 
     def make(self) -> _core.Codec:
         return _core.Codec("bf16", plugin=str(LIBRARY))

@@ -1,6 +1,7 @@
 """topology=multigps: the model lies on several global servers, so that no server's link carries it all. Tensors are
 placed by the bytes that they take between parties."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,47 +24,53 @@ class MultiGps(Hips):
 
 
 def place(options: MultiGps, tensors: Sequence[Tensor], held: Sequence[float]) -> list[list[Shard]]:
-    """The largest first (Graham 1969). One with more than `bigarray_bound` elements is spread over all servers, by
-    their weights; another goes whole where least is, or, where that would be more than an even share of all that is
-    known by now, in pieces that raise the emptiest servers to one level."""
+    """One with more than `bigarray_bound` elements is spread over all servers, by their weights. Of the others the
+    largest come first (Graham 1969), each whole where least is. Those that would be more than an even share of all that
+    is known by now come last, in pieces that raise the emptiest servers to one level: so they even out the rest."""
     weights = options.weights or [1.0] * len(held)
     _check_weights(weights, len(held))
-    share = (sum(held) + sum(t.bytes for t in tensors)) / sum(weights) * SLACK
     loads = [h / w for h, w in zip(held, weights, strict=True)]  # seconds of a server, but for a factor
+    share = (sum(held) + sum(t.bytes for t in tensors)) / sum(weights) * SLACK
     found: dict[int, list[Shard]] = {}
-    for i in sorted(range(len(tensors)), key=lambda i: -tensors[i].bytes):
-        found[i] = _shards(tensors[i], _parts(options, tensors[i], loads, weights, share))
+
+    def put(i: int, parts: dict[int, float]) -> None:
+        found[i] = _shards(tensors[i], parts)
         for shard in found[i]:
-            bytes_there = tensors[i].bytes * shard.length / max(tensors[i].length, 1)
-            loads[shard.server] += bytes_there / weights[shard.server]
+            loads[shard.server] += tensors[i].bytes * shard.length / max(tensors[i].length, 1) / weights[shard.server]
+
+    for i, tensor in enumerate(tensors):
+        if len(held) > 1 and tensor.length > options.bigarray_bound:
+            put(i, {s: w / sum(weights) for s, w in enumerate(weights)})
+    too_large = []
+    for i in sorted(range(len(tensors)), key=lambda i: -tensors[i].bytes):
+        if i in found:
+            continue
+        least = min(range(len(loads)), key=lambda s: loads[s] + tensors[i].bytes / weights[s])
+        fits = loads[least] + tensors[i].bytes / weights[least] <= share
+        if fits or tensors[i].bytes < 2 * options.least_bytes:
+            put(i, {least: 1.0})
+        else:
+            too_large.append(i)
+    for i in reversed(too_large):
+        most = min(int(tensors[i].bytes // options.least_bytes), tensors[i].length)
+        put(i, _levelled(tensors[i].bytes, loads, weights, most, options.least_bytes))
     return [found[i] for i in range(len(tensors))]
 
 
-def _parts(
-    options: MultiGps, tensor: Tensor, loads: Sequence[float], weights: Sequence[float], share: float
+def _levelled(
+    amount: float, loads: Sequence[float], weights: Sequence[float], most: int, least: float
 ) -> dict[int, float]:
-    """Server -> its part of the tensor; together 1."""
-    least = min(range(len(loads)), key=lambda s: loads[s] + tensor.bytes / weights[s])
-    if len(loads) > 1 and tensor.length > options.bigarray_bound:
-        return {s: w / sum(weights) for s, w in enumerate(weights)}
-    if loads[least] + tensor.bytes / weights[least] <= share or tensor.bytes < 2 * options.least_bytes:
-        return {least: 1.0}
-    most = min(int(tensor.bytes // options.least_bytes), tensor.length)
-    parts = _levelled(tensor.bytes, loads, weights, most)
-    small = options.least_bytes / tensor.bytes * 0.99
-    kept = {s: part for s, part in parts.items() if part >= small} or {least: 1.0}
-    return {s: part / sum(kept.values()) for s, part in kept.items()}
-
-
-def _levelled(amount: float, loads: Sequence[float], weights: Sequence[float], most: int) -> dict[int, float]:
-    """Parts of an amount that bring the emptiest servers, `most` at most, to one level."""
+    """Parts of an amount that bring the emptiest servers, `most` at most, to one level: as many servers as give the
+    lowest one, of those for which no part is less than `least`."""
     rising = sorted(range(len(loads)), key=loads.__getitem__)[:most]
+    best, found = math.inf, {rising[0]: 1.0}
     for count in range(1, len(rising) + 1):
         filled = rising[:count]
         level = (amount + sum(loads[s] * weights[s] for s in filled)) / sum(weights[s] for s in filled)
-        if count == len(rising) or level <= loads[rising[count]]:
-            break
-    return {s: (level - loads[s]) * weights[s] / amount for s in filled if level > loads[s]}
+        parts = {s: (level - loads[s]) * weights[s] for s in filled}
+        if level < best and (count == 1 or min(parts.values()) >= least * 0.99):
+            best, found = level, {s: part / amount for s, part in parts.items()}
+    return found
 
 
 def _shards(tensor: Tensor, parts: dict[int, float]) -> list[Shard]:

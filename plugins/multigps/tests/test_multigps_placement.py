@@ -1,5 +1,6 @@
 """Even loads, however tensors are declared."""
 
+import json
 import math
 import random
 
@@ -26,15 +27,15 @@ def imbalance(made):
 
 
 @pytest.mark.parametrize("compression", ["none", "bsc", "fp16", "mpq"])
-@pytest.mark.parametrize("servers", [2, 4])
+@pytest.mark.parametrize("servers", [2, 4, 8, 16])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_list_is_balanced(model, servers, compression):
     made = planner(compression, servers)
     made.announce([(name, math.prod(shape), "float32") for name, shape in MODELS[model]])
     shards = [made.shards(name, math.prod(shape), servers) for name, shape in MODELS[model]]
-    assert imbalance(made) <= 1.05
+    assert imbalance(made) <= (1.01 if servers <= 4 else 1.02)
     small = [s for s, (_, shape) in zip(shards, MODELS[model]) if math.prod(shape) <= 1_000_000]
-    assert model == "seed_cnn" or all(len(s) == 1 for s in small)
+    assert servers > 4 or model == "seed_cnn" or all(len(s) == 1 for s in small)
 
 
 @pytest.mark.parametrize("compression", ["none", "bsc"])
@@ -67,6 +68,32 @@ def test_more_than_the_bound_is_spread_and_weights_count():
     )
     assert [s.length for s in spread] == [200, 100, 100]
     assert [s.server for s in small] == [1]
+
+
+def ledger(where, sizes, rounds=10):
+    """Of a run with two parties, as the launcher leaves it."""
+    where.mkdir()
+    (where / "summary.json").write_text(json.dumps({"rounds": rounds}))
+    lines = ["tier,sender,receiver,direction,key,bytes"]
+    for key, size in sizes.items():
+        for party in ("party0.server", "party1.server"):
+            lines += [f"wan,{party},global_server0,up,{key},{size * rounds}",
+                      f"wan,global_server0,{party},down,{key},{size * rounds}",
+                      f"wan,{party},global_server0,init,{key},{size * 1000}"]  # fmt: skip
+    (where / "ledger.csv").write_text("\n".join([*lines, "lan,w,s,up,a,5", "wan,s,t,up,,7"]) + "\n")
+    return str(where)
+
+
+def test_loads_that_a_run_has_measured_count_in_the_next(tmp_path):
+    run = ledger(tmp_path / "run", {"a": 500, "b": 200, "c": 300})
+    made = planner(servers=2, measured=run)
+    made.announce([(name, 1000, "float32") for name in "abc"])
+    (a,), (b,), (c,) = (made.shards(name, 1000, 2) for name in "abc")
+    assert made._held == [500, 500] and a.server == 0 and b.server == c.server == 1
+    assert planner(servers=2, measured="/none").announce  # only who places needs it
+    for wrong in ("/none", ledger(tmp_path / "no rounds", {"a": 1}, 0), ledger(tmp_path / "no keys", {})):
+        with pytest.raises(ConfigError, match="topology.measured: .* given: "):
+            planner(measured=wrong).shards("a", 10, 4)
 
 
 def test_weights_must_fit():

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from geomx.api import NativePlugin, Overlay, OverlayChoice, option
 
+PARTS = 64  # of a tensor, at least: what the last one takes from hop to hop is little against all of them
+LEAST_BYTES = 40_000  # of a part: questions and answers about it take a thousandth
 LIBRARY = Path(__file__).parent / "libgeomx_tsengine.so"
 
 
@@ -39,6 +41,10 @@ class Tsengine(Overlay):
             return None
         names = ("max_greed_rate", "hold_ms", "bypass_ms", "seed")
         return OverlayChoice("tsengine", {name: getattr(self, name) for name in names})
+
+    def part_length(self, length: int, bytes_per_element: float) -> int:
+        least = int(LEAST_BYTES / max(bytes_per_element, 1e-6))
+        return max(least, -(-length // PARTS))
 
     def libraries(self) -> Sequence[NativePlugin]:
         return (NativePlugin(LIBRARY),)

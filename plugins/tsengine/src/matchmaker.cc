@@ -5,8 +5,7 @@
 namespace tsengine {
 namespace {
 
-constexpr double kUnknown = 125e6;      // bytes/s of a link that nothing is known of: worth a try
-constexpr uint32_t kRoundsOfAPeak = 3;  // and the time before it counts too
+constexpr double kUnknown = 125e6;  // bytes/s of a link that nothing is known of: worth a try
 constexpr double kBrokenS = 30;
 
 }  // namespace
@@ -21,7 +20,10 @@ Matchmaker::Matchmaker(uint32_t num_members, std::vector<uint8_t> contributes, s
       up_(num_members),
       down_(num_members) {}
 
-double Matchmaker::known(const Pipe& pipe) const { return pipe.peak.rate() > 0 ? pipe.peak.rate() : kUnknown; }
+double Matchmaker::known(const Pipe& pipe) const {
+  const double rate = pipe.bytes_per_s > 0 ? pipe.bytes_per_s : pipe.peak.rate();
+  return rate > 0 ? rate : kUnknown;
+}
 
 double Matchmaker::done(const Pipe& pipe, double bytes, double now_s) const {
   return std::max(pipe.busy_s, now_s) + bytes / known(pipe);
@@ -40,9 +42,7 @@ bool Matchmaker::explores() { return std::uniform_real_distribution<double>(0, 1
 void Matchmaker::turn(uint32_t round) {
   if (round < newest_round_ + kRoundsOfAPeak) return;
   newest_round_ = round;
-  for (Pipe& pipe : up_) pipe.peak.turn();
   for (Pipe& pipe : down_) pipe.peak.turn();
-  root_up_.peak.turn();
 }
 
 // What every member has to carry in any case, once up and once down, is on its links' account from the start.

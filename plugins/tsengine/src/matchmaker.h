@@ -48,14 +48,17 @@ class Matchmaker {
   void broken(uint32_t from, uint32_t to, double now_s);
   std::vector<Order> left(uint32_t member, double now_s);
 
-  void rate_up(uint32_t member, double bytes_per_s) { up_[member].peak.add(bytes_per_s); }
+  // What a member measured: its uplink's rate is what it says; its downlink's is at least so much.
+  void rate_up(uint32_t member, double bytes_per_s) { up_[member].bytes_per_s = bytes_per_s; }
   void rate_down(uint32_t member, double bytes_per_s) { down_[member].peak.add(bytes_per_s); }
-  void own_rate_up(double bytes_per_s) { root_up_.peak.add(bytes_per_s); }
+  void full_down(uint32_t member) { down_[member].peak.mark_full(); }  // somebody waited for it
+  void own_rate_up(double bytes_per_s) { root_up_.bytes_per_s = bytes_per_s; }
   double up(uint32_t member) const { return known(up_[member]); }
   double down(uint32_t member) const { return known(down_[member]); }
 
  private:
   struct Pipe {
+    double bytes_per_s = 0;  // where it is known, else by the peak
     Peak peak;
     double busy_s = 0;  // until when
   };

@@ -18,8 +18,10 @@
 namespace tsengine {
 namespace {
 
-constexpr uint32_t kRoundsOfAPeak = 3;
 constexpr uint32_t kMaxMembers = 1u << 16;
+constexpr double kGrowth = 2;       // of what is usual, in two rounds
+constexpr double kIdleShare = 0.7;  // of our uplink: with so much of it in use it isn't what others wait for
+enum News : uint32_t { kUplink, kDownlink, kWaitedFor };  // kWaitedFor + member
 
 class Words {
  public:
@@ -77,8 +79,7 @@ class Overlay {
         tier_(site.tier == GX_WAN ? "wan" : "lan"),
         reachable_(site.reachable, site.reachable + site.num_members),
         num_contributors_(size_t(std::count(site.contributes, site.contributes + site.num_members, 1))),
-        sent_to_(site.num_members),
-        told_(site.num_members + 1) {
+        sent_(site.num_members + 1) {
     if (is_server())
       matchmaker_ = std::make_unique<Matchmaker>(
           site.num_members, std::vector<uint8_t>(site.contributes, site.contributes + site.num_members), reachable_,
@@ -141,17 +142,30 @@ class Overlay {
     if (kind == 'B') matchmaker_->broken(from, number, now_s());
   }
 
+  // The servers' downlinks are not planned with: they are one receiver.
   void on_delivered(uint32_t to, uint64_t bytes, uint64_t sent_ns) {
-    const uint64_t now_ns = host_->now_ns(host_);
-    const double all = sent_.add(bytes, sent_ns, now_ns);
-    if (is_server()) matchmaker_->own_rate_up(all);
-    if (to >= site_.num_members) return note(0, all);
-    const double one = sent_to_[to].add(bytes, sent_ns, now_ns);
+    const Delivered::Sample sample = sent_.add(std::min(to, site_.num_members), bytes, sent_ns, host_->now_ns(host_));
+    if (sample.bytes_per_s <= 0) return;
+    for (uint32_t member : sample.waited_for) {
+      if (member >= site_.num_members || sample.bytes_per_s > kIdleShare * uplink_.rate()) continue;
+      if (is_server())
+        matchmaker_->full_down(member);
+      else
+        news_[kWaitedFor + member] = 0;
+    }
+    uplink_.add(sample.bytes_per_s);
+    if (sample.is_full) uplink_.mark_full();
     if (is_server())
-      matchmaker_->rate_down(to, one);
+      matchmaker_->own_rate_up(uplink_.rate());
     else
-      note(1 + to, one);
-    note(0, all);
+      note_uplink();
+  }
+
+  void on_received(uint64_t bytes) {
+    const double rate = received_.add(bytes, host_->now_ns(host_));
+    if (is_server() || rate <= most_received_) return;
+    most_received_ = rate;
+    news_[kDownlink] = code_of(rate);
   }
 
   void on_answer(const gx_slice& part) {
@@ -159,10 +173,16 @@ class Overlay {
     if (found == states_.end() || found->second.round != part.round || found->second.since_ns == 0) return;
     if (part.round >= turned_ + kRoundsOfAPeak) {
       turned_ = part.round;
+      most_usual_ns_ = usual_.rate() > 0 ? kGrowth * usual_.rate() : double(settings_.bypass_ns);
+      usual_.mark_full();
       usual_.turn();
-      std::fill(told_.begin(), told_.end(), 0.0);  // the server forgets too
+      uplink_.turn();
+      note_uplink();
+      most_received_ = 0;  // the server forgets too
     }
-    usual_.add(double(host_->now_ns(host_) - found->second.since_ns));
+    // What waited for a deadline, ours or another's, must not make the next deadline late as well.
+    const double took_ns = double(host_->now_ns(host_) - found->second.since_ns);
+    usual_.add(std::min(took_ns, most_usual_ns_));
   }
 
   // Where we were to send to somebody, the way there or from there didn't work.
@@ -170,7 +190,8 @@ class Overlay {
     count("bypassed");
     tell(root, Words('G').number(part.key).number(part.part).number(part.round));
     const auto found = states_.find({part.key, part.part});
-    if (found == states_.end() || found->second.round != part.round || found->second.sent == kRoot) return;
+    if (found == states_.end() || found->second.round != part.round) return;
+    if (found->second.sent == kRoot) return;
     tell(root, Words('B').number(part.key).number(part.part).number(found->second.sent));
   }
 
@@ -208,9 +229,12 @@ class Overlay {
     return state;
   }
 
-  // Rates travel with questions, when they are more than what the server knows.
-  void note(size_t which, double rate) {
-    if (!is_server() && rate > told_[which]) news_[which] = std::max(news_[which], rate);
+  // What is new travels with questions.
+  void note_uplink() {
+    const uint8_t code = code_of(uplink_.rate());
+    if (code == told_uplink_) return;
+    told_uplink_ = code;
+    news_[kUplink] = code;
   }
 
   void ask(const gx_slice& part, const gx_held& held) {
@@ -218,10 +242,7 @@ class Overlay {
     words.number(part.key).number(part.part).number(part.round).number(held.bytes).number(held.num_contributors);
     for (size_t i = 0; i < held.num_contributors; ++i) words.number(held.contributors[i]);
     words.number(news_.size());
-    for (const auto& [which, rate] : news_) {
-      words.number(which).number(code_of(rate));
-      told_[which] = rate;
-    }
+    for (const auto& [what, code] : news_) words.number(what).number(code);
     news_.clear();
     tell(held.root, words);
   }
@@ -234,13 +255,12 @@ class Overlay {
     for (uint64_t left = in.number(); left > 0 && in.ok() && have.size() < kMaxMembers; --left)
       have.push_back(in.small());
     for (uint64_t left = in.number(); left > 0 && in.ok(); --left) {
-      const uint32_t which = in.small();
+      const uint32_t what = in.small();
       const double rate = rate_of(uint8_t(in.small()));
-      if (!in.ok() || which > site_.num_members) return;
-      if (which == 0)
-        matchmaker_->rate_up(from, rate);
-      else
-        matchmaker_->rate_down(which - 1, rate);
+      if (!in.ok() || what >= kWaitedFor + site_.num_members) return;
+      if (what == kUplink) matchmaker_->rate_up(from, rate);
+      if (what == kDownlink) matchmaker_->rate_down(from, rate);
+      if (what >= kWaitedFor) matchmaker_->full_down(what - kWaitedFor);
     }
     if (in.ok()) give(matchmaker_->ask(part, round, from, have, std::min<uint64_t>(bytes, 1ull << 40), now_s()));
   }
@@ -272,11 +292,14 @@ class Overlay {
   size_t num_contributors_;
   std::unique_ptr<Matchmaker> matchmaker_;
   std::map<PartId, State> states_;
-  Delivered sent_;                  // to all
-  std::vector<Delivered> sent_to_;  // to each member
-  std::vector<double> told_;        // rates that the server knows: ours, then those of each member's downlink
-  std::map<size_t, double> news_;   // rates that it doesn't
-  Peak usual_;                      // how long parts take, ns
+  Delivered sent_;
+  Received received_;
+  Peak uplink_;                       // bytes/s
+  double most_received_ = 0;          // bytes/s, since it was last forgotten
+  uint8_t told_uplink_ = 0;           // the server knows
+  std::map<uint32_t, uint8_t> news_;  // of News: what it doesn't, rates as codes
+  Peak usual_;                        // how long parts take, ns
+  double most_usual_ns_ = double(settings_.bypass_ns);
   uint32_t turned_ = 0;
 };
 
@@ -324,6 +347,9 @@ gx_status make(void*, const gx_host* host, const gx_overlay_site* site, gx_param
     };
     out->on_delivered = [](gx_overlay* self, uint32_t to, uint64_t bytes, uint64_t sent_ns) {
       guarded(nullptr, [&] { of(self).on_delivered(to, bytes, sent_ns); });
+    };
+    out->on_received = [](gx_overlay* self, uint32_t, uint64_t bytes) {
+      guarded(nullptr, [&] { of(self).on_received(bytes); });
     };
     out->on_answer = [](gx_overlay* self, const gx_slice* part) {
       guarded(nullptr, [&] { of(self).on_answer(*part); });

@@ -127,22 +127,61 @@ TEST_CASE("a way that broke isn't taken for a while") {
   for (const Step& step : matchmaker.route({1, 0}, {0, 1}, kPart, 2)) CHECK(step.below == 0);
 }
 
-TEST_CASE("a link that got slower is believed within six rounds") {
-  Matchmaker matchmaker(2, {1, 1}, {1, 1}, 1, 1);
-  for (uint32_t round = 1; round <= 12; ++round) {
-    matchmaker.ask({1, 0}, round, 0, {0}, kPart, round);
-    matchmaker.rate_up(0, round <= 5 ? 100e6 : 50e6);
+TEST_CASE("a link that got slower is believed within four rounds, one that had little to do is not") {
+  for (bool is_full : {true, false}) {
+    Matchmaker matchmaker(2, {1, 1}, {1, 1}, 1, 1);
+    for (uint32_t round = 1; round <= 9; ++round) {
+      matchmaker.ask({1, 0}, round, 0, {0}, kPart, round);
+      matchmaker.rate_down(0, round <= 5 ? 100e6 : 50e6);
+      if (is_full) matchmaker.full_down(0);
+    }
+    CHECK(matchmaker.down(0) == (is_full ? 50e6 : 100e6));
   }
-  CHECK(matchmaker.up(0) == 50e6);
 }
 
-TEST_CASE("rates are what links carried, one message or many under way") {
-  Delivered one, many;
-  double rate = 0;
-  for (uint64_t i = 0; i < 6; ++i) rate = one.add(kPart, i * 1'000'000'000, i * 1'000'000'000 + 100'000'000);
-  CHECK(rate == doctest::Approx(10e6));
-  for (uint64_t i = 1; i <= 20; ++i) rate = many.add(kPart, 0, i * 100'000'000);  // all were given at once
-  CHECK(rate == doctest::Approx(10e6));
+constexpr uint64_t kMs = 1'000'000;
+
+TEST_CASE("an uplink's rate is what must have passed it, however acknowledgements are bunched") {
+  Delivered sent(3);
+  double most = 0;
+  for (uint64_t i = 1; i <= 20; ++i)  // all were given at once
+    most = std::max(most, sent.add(0, kPart, 500 * kMs, (500 + i * 100) * kMs).bytes_per_s);
+  CHECK(most == doctest::Approx(10e6));
+  // Ten that left one by one, and wait for their receiver: acknowledged at once.
+  Delivered bunched(3);
+  most = 0;
+  for (uint64_t i = 0; i < 10; ++i)
+    most = std::max(most, bunched.add(0, kPart, (1000 + i) * kMs, 2000 * kMs + i).bytes_per_s);
+  CHECK(most < 11e6);
+}
+
+TEST_CASE("whom others waited for is known, and an uplink is full where all receivers had to be waited for") {
+  const auto last = [](std::vector<std::pair<uint32_t, uint64_t>> took_ms) {
+    Delivered sent(3);
+    for (uint32_t to = 0; to < 3; ++to) sent.add(to, kPart, 1000 * kMs, 1005 * kMs);
+    Delivered::Sample found;
+    for (const auto& [to, ms] : took_ms) {
+      const Delivered::Sample sample = sent.add(to, kPart, 2000 * kMs, (2000 + ms) * kMs);
+      if (sample.bytes_per_s > 0) found = sample;
+    }
+    return found;
+  };
+  CHECK(last({{0, 10}, {1, 300}}).waited_for == std::vector<uint32_t>{1});
+  CHECK(!last({{0, 10}, {1, 300}}).is_full);
+  CHECK(last({{0, 190}, {1, 300}}).is_full);
+  CHECK(!last({{1, 190}, {1, 300}}).is_full);  // the receiver's link, or ours
+}
+
+TEST_CASE("a downlink's rate is what came through it between two messages, without pauses") {
+  Received received;
+  double most = 0;
+  for (uint64_t i = 0; i < 20; ++i) most = std::max(most, received.add(kPart, (1000 + i * 20) * kMs));
+  CHECK(most == doctest::Approx(50e6));
+  Received rare;
+  for (uint64_t i = 0; i < 20; ++i) CHECK(rare.add(kPart, (1000 + i * 60) * kMs) == 0);
+}
+
+TEST_CASE("rates travel in a byte") {
   for (double bytes_per_s : {2e3, 5e6, 25e6, 1e9})
     CHECK(rate_of(code_of(bytes_per_s)) == doctest::Approx(bytes_per_s).epsilon(0.05));
   CHECK(rate_of(code_of(0)) == 0);
