@@ -13,8 +13,8 @@ tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers agains
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
 best_time_to_accuracy  seconds of training until 90 % of the test set are right for the first time; ours with BEST
 shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper
-vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D, in CURVE; alone:
-                       --case curve. Faster links than some hundred Mbit/s the router can't give, so nothing is said
+vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D, in CURVE
+                       (--case curve). Faster links than some hundred Mbit/s the router can't give, so nothing is said
                        here of networks where two tiers and compression cost more than they save
 """
 
