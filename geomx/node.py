@@ -59,7 +59,8 @@ class Built:
         except ConfigError as e:
             self.node.fail(str(e))
             raise
-        log.info("agreed by all: %s", "; ".join(f"{name}={value}" for name, value in sorted(self.settings.items())))
+        if self.settings:  # none: defaults, or a scheduler, which only unites what others bring
+            log.info("agreed by all: %s", "; ".join(f"{n}={value}" for n, value in sorted(self.settings.items())))
         self._reporter.send("joined", {"name": self.node.name, "rank": self.node.rank})
         return self.settings
 
