@@ -12,6 +12,7 @@ import numpy as np
 from geomx import _core, plugins
 from geomx.api import WIDTHS, CodecChoice, Compression, Promise
 from geomx.testing.codec_suite import CodecSuite, drawn
+from geomx.testing.framework_suite import FrameworkSuite
 from geomx.testing.launcher_suite import LauncherSuite
 from geomx.testing.observer_suite import ObserverSuite
 from geomx.testing.overlay_suite import OverlaySuite
@@ -23,7 +24,8 @@ from geomx.testing.task_suite import TaskSuite
 from geomx.testing.transport_suite import TransportSuite
 
 SUITES = {"compression": PolicySuite, "transport": TransportSuite, "topology": PlacementSuite,
-          "tracking": ObserverSuite, "launcher": LauncherSuite, "task": TaskSuite}  # fmt: skip
+          "tracking": ObserverSuite, "launcher": LauncherSuite, "task": TaskSuite,
+          "framework": FrameworkSuite}  # fmt: skip
 
 DRAIN = 2000  # rounds that a residual has, where nobody promises less
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from geomx import conformance, plugins
+from geomx import conformance, plugin, plugins
 from geomx.conformance import Row, _folded, judge, table
 from geomx.testing.scheduler_suite import SchedulerSuite
 
@@ -106,6 +106,15 @@ def test_a_suite_finds_what_is_wrong(install, check, said):
     suite.choice = "scheduler=toy"
     with pytest.raises(AssertionError, match=said):
         getattr(suite, f"test_{check}")()
+
+
+@pytest.mark.parametrize(("result", "code"), [("passed", 0), ("skipped", 0), ("failed", 1)])
+def test_the_exit_code_says_whether_something_failed(monkeypatch, capsys, result, code):
+    monkeypatch.setattr(conformance, "judge", lambda names: [Row("geomx: task=any", "it fits", result, "so it is")])
+    assert plugin.main(["check", "geomx"]) == code
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  task=any", f"    it fits  {result:7}  so it is", f"  1 {result}"
+    ]  # fmt: skip
 
 
 def test_cases_of_a_check_are_one_row_with_the_worst_of_them():
