@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from geomx import plugins
 from geomx.config import judge, load
+from geomx.config.root import DEFAULTS
 from geomx.errors import ConfigError, Forbidden
 
-TOPOLOGIES = ("hips", "flat", "multigps")
-COMPRESSIONS = ("none", "bsc", "fp16", "mpq")
-TRANSPORTS = ("zmq", "dgt")
-SCHEDULERS = (("fifo",), ("p3",), ("tsengine",), ("p3", "tsengine"))
 PLACES = ("worker", "server")
 _OTHERWISE: dict[str, dict[str, Any]] = {
     "sync=mixed": {"sync": {"name": "mixed", "optimizer": {"where": "server"}}},
@@ -52,15 +50,11 @@ class Combination:
         """The sentence with which it is refused before a run, or "". Raises ConfigError if a plugin is missing."""
         return _judged(self.groups())
 
-    def plugins(self) -> list[str]:
-        """Techniques in it; the core's own choices are none."""
-        own = {"hips", "flat", "none", "zmq", "fifo"}
-        return [n for n in (self.topology, self.compression, self.transport, *self.scheduler) if n not in own]
-
 
 def of_techniques() -> Iterator[Combination]:
-    """All 192."""
-    for chosen in itertools.product(TOPOLOGIES, COMPRESSIONS, TRANSPORTS, SCHEDULERS, PLACES):
+    """All of what is installed."""
+    axes = (_names("topology"), _names("compression"), _names("transport"), _schedulers(), PLACES)
+    for chosen in itertools.product(*axes):
         yield Combination(*chosen)
 
 
@@ -75,13 +69,16 @@ def beside(**changed: Any) -> Iterator[tuple[str, str]]:
 
 def page() -> str:
     """Markdown."""
+    compressions = _names("compression")
     lines = [_HEAD]
-    lines += ["| topology | optimizer | transport | scheduler | " + " | ".join(COMPRESSIONS) + " |",
-              "|---|---|---|---|" + "---|" * len(COMPRESSIONS)]  # fmt: skip
+    lines += ["| topology | optimizer | transport | scheduler | " + " | ".join(compressions) + " |",
+              "|---|---|---|---|" + "---|" * len(compressions)]  # fmt: skip
     reasons: list[str] = []
     refusals = {c: c.refusal() for c in of_techniques()}
-    for topology, place, transport, scheduler in itertools.product(TOPOLOGIES, PLACES, TRANSPORTS, SCHEDULERS):
-        cells = [_cell(refusals[Combination(topology, c, transport, scheduler, place)], reasons) for c in COMPRESSIONS]
+    for topology, place, transport, scheduler in itertools.product(
+        _names("topology"), PLACES, _names("transport"), _schedulers()
+    ):
+        cells = [_cell(refusals[Combination(topology, c, transport, scheduler, place)], reasons) for c in compressions]
         lines.append(f"| {topology} | {place} | {transport} | {','.join(scheduler)} | {' | '.join(cells)} |")
     lines += ["", f"{len(refusals)} combinations, {sum(map(bool, refusals.values()))} of them refused.", "", _BESIDE]
     found = {title: dict(beside(**changed)) for title, changed in _OTHERWISE.items()}
@@ -104,16 +101,28 @@ Each technique alone; `sync=mixed` with the optimizer on the servers.
 """
 
 
+def _names(group: str) -> list[str]:
+    """Installed choices, the default first."""
+    return sorted(plugins.choices(group), key=lambda name: (name != DEFAULTS[group], name))
+
+
+def _schedulers() -> list[tuple[str, ...]]:
+    """Each alone, the default first, and those together that fill different places."""
+    known = [(name,) for name in _names("scheduler")]
+    places = {name: set(getattr(plugins.load("scheduler", name), "fills", ("scheduler",))) for (name,) in known}
+    others = [name for (name,) in known[1:]]
+    together = [pair for pair in itertools.combinations(others, 2) if not places[pair[0]] & places[pair[1]]]
+    return [*known, *together]
+
+
 def _alone() -> Iterator[tuple[str, Combination]]:
-    plain = Combination("hips", "none", "zmq", ("fifo",), "server")
-    for name in COMPRESSIONS[1:]:
-        yield f"compression={name}", dataclasses.replace(plain, compression=name)
-    for name in TRANSPORTS[1:]:
-        yield f"transport={name}", dataclasses.replace(plain, transport=name)
-    for names in SCHEDULERS[1:3]:
-        yield f"scheduler={names[0]}", dataclasses.replace(plain, scheduler=names)
-    for name in TOPOLOGIES[1:]:
-        yield f"topology={name}", dataclasses.replace(plain, topology=name)
+    default = {group: _names(group)[0] for group in ("topology", "compression", "transport")}
+    plain = Combination(**default, scheduler=_schedulers()[0], optimizer="server")
+    for group in ("compression", "transport", "topology"):
+        for name in _names(group)[1:]:
+            yield f"{group}={name}", dataclasses.replace(plain, **{group: name})  # type: ignore[arg-type]
+    for (name,) in (s for s in _schedulers()[1:] if len(s) == 1):
+        yield f"scheduler={name}", dataclasses.replace(plain, scheduler=(name,))
 
 
 def _judged(groups: dict[str, Any]) -> str:

@@ -119,7 +119,7 @@ def _check_deterministic(config: Config) -> None:
         if "overlay" in getattr(options, "fills", ()):
             raise Forbidden(
                 f"deterministic=true does not go with scheduler={name}: relays add in the order of arrival; "
-                f"use scheduler=fifo or p3"
+                "use scheduler=fifo"
             )
     if getattr(config.transport, "lossy", False):
         raise Forbidden(
