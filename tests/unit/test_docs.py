@@ -105,7 +105,7 @@ def test_a_plugins_own_table_has_its_defaults(group, name):
         options = re.findall(r"`(\w+)`", names)
         if set(options) <= set(fields_of(made)):
             for option, default in zip(options, told.replace("`", "").split(", "), strict=False):
-                shown = str(plain(getattr(made, option))).lower().removesuffix(".0")
+                shown = str(plain(getattr(made, option))).lower().removesuffix(".0") or "empty"
                 assert shown == default, f"{name}: {option}"
 
 
