@@ -106,6 +106,15 @@ def test_what_is_broken_is_told_in_a_sentence(checked):
     assert re.search(r"each element lies on one server .* failed .*expected each element on one server, the", placement)
 
 
+def test_their_own_tests_pass(place):
+    """Those that they come with besides the suites, which check has run."""
+    suites = " or ".join(f"Test{kind}" for kind in scaffold.languages())
+    folders = [str(place.folder / distribution_of(*k) / "tests") for k in KIT]
+    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-k", f"not ({suites})"]
+    told = place.run("-m", "pytest", *options, *folders)
+    assert re.search(rf"^{len(KIT)} passed", told, re.MULTILINE), told
+
+
 def test_they_train_together(place):
     """Each place of a run is taken by a stranger."""
     words = [
