@@ -15,6 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 BUILD := build/dev
+TWO := -n 2 --dist loadfile  # many tests wait for processes, so two at once take little more than half the time
 EXTRAS ?= dev,docs,mxnet,mlflow,sweep
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
@@ -33,7 +34,7 @@ run: setup
 
 test: setup cpp-tests
 	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j 2
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(TWO) $(ARGS)
 
 bench: setup
 	$(BIN)/python -m geomx.bench $(ARGS)
@@ -49,7 +50,7 @@ check: setup cpp-tests
 	$(BIN)/ruff check geomx tests plugins examples
 	$(BIN)/mypy
 	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure -j 2
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(TWO) $(ARGS)
 
 format: setup
 	$(BIN)/clang-format -i $(CPP_FORMATTED)

@@ -21,7 +21,7 @@ constexpr int max_messages_a_turn = 64;
 constexpr size_t max_bytes_a_turn = 512 << 10;  // then the node gets to send what it made of them
 constexpr size_t max_frames = 65536;
 constexpr int64_t max_frame_bytes = int64_t{64} << 30;
-constexpr int reconnect_ms = 100, max_reconnect_ms = 1000, handshake_ms = 10000;
+constexpr int reconnect_ms = 100, max_reconnect_ms = 400, handshake_ms = 10000;
 constexpr uint64_t reopen_us = 300000;
 constexpr uint64_t quick_failure_us = 1000000;
 
@@ -214,7 +214,7 @@ void ZmqTransport::say_goodbye() {
 // Somebody is there, or may be soon, and was sent something.
 bool ZmqTransport::is_awaited(const Peer& peer) const {
   if (peer.state == Peer::State::open) return !peer.is_ending;
-  return peer.state == Peer::State::greeting && peer.trouble.empty() && !peer.unconfirmed.empty();
+  return peer.state == Peer::State::greeting && !peer.unconfirmed.empty();
 }
 
 ZmqTransport::Peer& ZmqTransport::add_peer() {
