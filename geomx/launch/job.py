@@ -205,7 +205,8 @@ class Job:
     def _waited_for(self, node: NodeSpec) -> str:
         """'waited for: its part of round 18, by worker 0 of party a and 2 more'"""
         ledger = self.outcome.ledger
-        if len(self._said.get("joined", {})) < len(self._nodes):
+        # A step shows that all have joined, even where the word of one of them is still on its way.
+        if not ledger.last_step(None) and len(self._said.get("joined", {})) < len(self._nodes):
             return "the cluster was still waiting for all nodes to join"
         own = node.name if node.name in ledger.workers else None
         waiting = [self._workers[w] for w in self._workers if w != node.name and w not in self.outcome.results]
