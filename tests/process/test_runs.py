@@ -68,7 +68,7 @@ def test_a_frozen_worker_ends_the_run_after_death_s(begin):
     run = begin(*LONG, "timeouts.death_s=2", "launcher.stop_s=1", real=True)
     run.until(run.is_training)
     os.kill(pid_of(run, "party0.worker1"), signal.SIGSTOP)
-    ended = run.wait(2 + 3 + 1 + 2)
+    ended = run.wait(2 + 3 + 1 + 10)
     assert ended.code == 1
     assert "worker 1 of party party0 (pid" in ended.summary["error"]
     assert "was not heard of for 2 s" in ended.summary["error"]
