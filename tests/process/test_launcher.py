@@ -115,7 +115,8 @@ def test_a_refusal_while_joining_is_a_failed_run(begin):
     ended = begin(env={"FAKE_REFUSE": "party1/local_server"}).wait(LIMIT_S)
     assert ended.code == 1
     assert "local server of party party1: compression is none here but fp16" in ended.summary["error"]
-    assert "still waiting for all nodes to join" in ended.summary["error"]
+    # The scripted workers don't wait for others to join, so a step may have been told before the refusal.
+    assert re.search("still waiting for all nodes to join|waited for: its part", ended.summary["error"])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
