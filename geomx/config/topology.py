@@ -97,7 +97,9 @@ def measured_bytes(run: str) -> dict[str, float]:
         found: dict[str, float] = {}
         for row in rows:
             found[row["key"]] = found.get(row["key"], 0.0) + int(row["bytes"]) / ways
-    except (OSError, ValueError, KeyError, TypeError) as e:
+    except KeyError as e:
+        raise ConfigError(f"{where}its summary.json or ledger.csv has no {e}: is it a run that has finished?") from None
+    except (OSError, ValueError, TypeError) as e:
         raise ConfigError(f"{where}its summary.json or ledger.csv can't be read: {e}") from None
     except ZeroDivisionError:
         raise ConfigError(f"{where}no tensor went between parties in it") from None

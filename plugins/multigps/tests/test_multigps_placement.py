@@ -94,6 +94,9 @@ def test_loads_that_a_run_has_measured_count_in_the_next(tmp_path):
     for wrong in ("/none", ledger(tmp_path / "no rounds", {"a": 1}, 0), ledger(tmp_path / "no keys", {})):
         with pytest.raises(ConfigError, match="topology.measured: .* given: "):
             planner(measured=wrong).shards("a", 10, 4)
+    (tmp_path / "run" / "summary.json").write_text("{}")
+    with pytest.raises(ConfigError, match="has no 'rounds': is it a run that has finished"):
+        planner(measured=run).shards("a", 10, 4)
 
 
 def test_weights_must_fit():
