@@ -24,4 +24,4 @@ def test_a_combination_with_processes(begin, choices):
     ended = begin(*WORDS, *choices, real=True).wait(50)
     assert ended.code == 0, ended.output
     assert ended.summary["accuracy"] >= 0.85
-    assert len({n["weights_hash"] for n in ended.summary["nodes"] if n.get("weights_hash")}) <= 1
+    assert len({n["weights_hash"] for n in ended.summary["nodes"] if n.get("weights_hash")}) == 1
