@@ -74,7 +74,7 @@ struct DatagramTransport::Session {
 };
 
 DatagramTransport::DatagramTransport(Loop& loop, std::unique_ptr<Transport> stream)
-    : loop_(loop), stream_(std::move(stream)) {}
+    : TransportOver(std::move(stream)), loop_(loop) {}
 
 DatagramTransport::~DatagramTransport() { close(); }
 
@@ -90,7 +90,7 @@ DatagramTransport::Session* DatagramTransport::up(PeerId peer) const {
 }
 
 Status DatagramTransport::connect(const std::string& address, PeerId* peer) {
-  const Status status = stream_->connect(address, peer);
+  const Status status = inner_->connect(address, peer);
   if (!status.ok()) return status;
   HostPort parsed;
   Session& session = session_of(*peer);
@@ -99,16 +99,9 @@ Status DatagramTransport::connect(const std::string& address, PeerId* peer) {
   return status;
 }
 
-void DatagramTransport::receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) {
-  receiver_ = std::move(receiver);
-  on_refused_ = std::move(on_refused);
-  on_lost_ = std::move(on_lost);
-  stream_->receive(
-      [this](PeerId from, uint8_t channel, Message message) {
-        if (is_datagram_offer(message.head)) return take_offer(from, message);
-        receiver_(from, channel, std::move(message));
-      },
-      on_refused_, [this](PeerId peer, const std::string& why) { lose(peer, why); });
+void DatagramTransport::take_in(PeerId from, uint8_t channel, Message message) {
+  if (is_datagram_offer(message.head)) return take_offer(from, message);
+  TransportOver::take_in(from, channel, std::move(message));
 }
 
 // ---- meeting -------------------------------------------------------------------------------------------------------
@@ -130,7 +123,7 @@ Status DatagramTransport::open_socket(uint8_t channel, int* fd) {
 }
 
 Status DatagramTransport::open_channels(const LossyChannels& channels) {
-  if (channels.are_streams) return stream_->open_channels(channels);
+  if (channels.are_streams) return inner_->open_channels(channels);
   if (num_channels_ != 0 || channels.count == 0) return {};
   num_channels_ = channels.count;
   const int probe = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -156,18 +149,18 @@ Status DatagramTransport::open_channels(const LossyChannels& channels) {
 }
 
 void DatagramTransport::offer_to(PeerId peer, Session& session) {
-  if (session.has_offered || stream_->is_lost(peer)) return;
+  if (session.has_offered || inner_->is_lost(peer)) return;
   session.has_offered = true;
   session.own_key = random_key();
   by_key_[session.own_key] = peer;
-  stream_->send(peer, 0, Message{pack(DatagramOffer{port_, session.own_key}), {}});
+  inner_->send(peer, 0, Message{pack(DatagramOffer{port_, session.own_key}), {}});
   begin(peer, session);
 }
 
 void DatagramTransport::take_offer(PeerId peer, const Message& message) {
   const std::optional<DatagramOffer> offer = parse_datagram_offer(message.head);
   if (!offer || !message.attachments.empty()) {
-    if (on_refused_) on_refused_("a malformed offer of datagrams");
+    refuse("a malformed offer of datagrams");
     return;
   }
   Session& session = session_of(peer);
@@ -195,7 +188,7 @@ void DatagramTransport::begin(PeerId peer, Session& session) {
 
 void DatagramTransport::probe(PeerId peer) {
   Session& session = session_of(peer);
-  if (is_closed_ || stream_->is_lost(peer)) return;
+  if (is_closed_ || inner_->is_lost(peer)) return;
   session.is_probing = true;
   ++session.probes;
   for (size_t size : kSizes) {
@@ -208,9 +201,8 @@ void DatagramTransport::probe(PeerId peer) {
   }
   if (session.probes == kQuickProbes && !session.is_up && !session.is_warned) {
     session.is_warned = true;
-    if (on_refused_)
-      on_refused_("datagrams don't get through to " + session.host + " (UDP port " +
-                  std::to_string(session.theirs.port) + "; is it blocked?), so everything takes the stream");
+    refuse("datagrams don't get through to " + session.host + " (UDP port " + std::to_string(session.theirs.port) +
+           "; is it blocked?), so everything takes the stream");
   }
   const uint64_t wait_us = session.is_up ? kProbeAgainUs : session.probes < kQuickProbes ? kProbeUs : kSlowProbeUs;
   loop_.after(wait_us, [this, peer, is_alive = is_alive_] {
@@ -231,26 +223,26 @@ void DatagramTransport::take_reply(PeerId peer, Session& session, const Packet& 
 void DatagramTransport::set_up(PeerId peer, Session& session, bool is_up) {
   session.is_up = is_up;
   session.probes = is_up ? session.probes : 0;
-  if (on_room_) on_room_(peer);
+  tell_room(peer);
 }
 
 // The path has died, the stream hasn't.
 void DatagramTransport::fall_back(PeerId peer, Session& session) {
   set_up(peer, session, false);
   session.max_packet = 0;
-  if (on_refused_) on_refused_("datagrams don't get through any more, so everything takes the stream");
-  for (Message& message : session.flow->take_unacknowledged()) stream_->send(peer, kBulk, std::move(message));
+  refuse("datagrams don't get through any more, so everything takes the stream");
+  for (Message& message : session.flow->take_unacknowledged()) inner_->send(peer, kBulk, std::move(message));
   probe(peer);
 }
 
 void DatagramTransport::lose(PeerId peer, const std::string& why) {
   const auto found = sessions_.find(peer);
-  if (found != sessions_.end() && stream_->is_lost(peer)) {
+  if (found != sessions_.end() && inner_->is_lost(peer)) {
     by_key_.erase(found->second->own_key);
     found->second->is_up = false;
     if (found->second->flow) (void)found->second->flow->take_unacknowledged();
   }
-  if (on_lost_) on_lost_(peer, why);
+  TransportOver::lose(peer, why);
 }
 
 // ---- sending -------------------------------------------------------------------------------------------------------
@@ -260,7 +252,7 @@ void DatagramTransport::send(PeerId peer, uint8_t channel, Message message) {
   if (session == nullptr) {
     // A lossy channel that has just gone: late is better than lost.
     const bool is_gone = num_channels_ != 0 && channel != 0;
-    return stream_->send(peer, is_gone ? kBulk : channel, std::move(message));
+    return inner_->send(peer, is_gone ? kBulk : channel, std::move(message));
   }
   const uint64_t now_us = loop_.now_us();
   session->flow->send(channel == kBulk ? 0 : std::min(channel, num_channels_), message, now_us);
@@ -271,19 +263,19 @@ void DatagramTransport::send(PeerId peer, uint8_t channel, Message message) {
 
 size_t DatagramTransport::max_datagram(PeerId peer) const {
   const Session* const session = up(peer);
-  return session == nullptr ? stream_->max_datagram(peer) : session->flow->max_message();
+  return session == nullptr ? inner_->max_datagram(peer) : session->flow->max_message();
 }
 
 size_t DatagramTransport::overhead_to(PeerId peer, uint8_t channel, const Message& message) const {
   const Session* const session = channel == 0 ? nullptr : up(peer);
-  if (session == nullptr) return stream_->overhead_to(peer, channel, message);
+  if (session == nullptr) return inner_->overhead_to(peer, channel, message);
   const size_t sizes = 2 + 3 * message.attachments.size(), most = session->flow->max_message();
   return sizes + (message.size() + sizes + most - 1) / most * kUsualHeader;
 }
 
 size_t DatagramTransport::room(PeerId peer, uint8_t channel) const {
   const Session* const session = up(peer);
-  return session == nullptr ? stream_->room(peer, channel) : session->flow->room();
+  return session == nullptr ? inner_->room(peer, channel) : session->flow->room();
 }
 
 // What the socket doesn't take is lost, as on the way.
@@ -300,7 +292,7 @@ void DatagramTransport::run(PeerId peer, Session& session, uint64_t now_us) {
   session.flow->run(now_us);
   if (session.is_up && session.flow->is_stuck(now_us)) return fall_back(peer, session);
   const bool has_room = session.flow->room() > 0;
-  if (has_room && !session.had_room && session.is_up && on_room_) on_room_(peer);
+  if (has_room && !session.had_room && session.is_up) tell_room(peer);
   session.had_room = has_room;
 }
 
@@ -367,7 +359,7 @@ void DatagramTransport::take(const uint8_t* data, size_t size, const Endpoint& f
   const auto known = packet ? by_key_.find(packet->key) : by_key_.end();
   if (known == by_key_.end()) {
     ++strangers_;
-    if (on_refused_) on_refused_(packet ? "a datagram that shows no key of ours" : "a malformed datagram");
+    refuse(packet ? "a datagram that shows no key of ours" : "a malformed datagram");
     return;
   }
   const PeerId peer = known->second;
@@ -398,7 +390,7 @@ void DatagramTransport::take(const uint8_t* data, size_t size, const Endpoint& f
 }
 
 std::map<std::string, double> DatagramTransport::figures() const {
-  std::map<std::string, double> out = stream_->figures();
+  std::map<std::string, double> out = inner_->figures();
   if (num_channels_ == 0) return out;
   for (const auto& [peer, session] : sessions_) {
     if (!session->flow) continue;
@@ -418,8 +410,8 @@ std::map<std::string, double> DatagramTransport::figures() const {
 void DatagramTransport::close() {
   if (is_closed_) return;
   for (auto& [peer, session] : sessions_) {
-    if (!session->flow || stream_->is_lost(peer)) continue;
-    for (Message& message : session->flow->take_unacknowledged()) stream_->send(peer, kBulk, std::move(message));
+    if (!session->flow || inner_->is_lost(peer)) continue;
+    for (Message& message : session->flow->take_unacknowledged()) inner_->send(peer, kBulk, std::move(message));
   }
   is_closed_ = true;
   *is_alive_ = false;
@@ -427,7 +419,7 @@ void DatagramTransport::close() {
   if (!sockets_.empty()) loop_.remove(this);
   for (int fd : sockets_) ::close(fd);
   sockets_.clear();
-  stream_->close();
+  inner_->close();
 }
 
 }  // namespace geomx

@@ -15,33 +15,23 @@
 
 #include "datagram_flow.h"
 #include "loop.h"
+#include "transport_over.h"
 
 namespace geomx {
 
-class DatagramTransport : public Transport, private Loop::Source {
+class DatagramTransport : public TransportOver, private Loop::Source {
  public:
   DatagramTransport(Loop& loop, std::unique_ptr<Transport> stream);
   ~DatagramTransport() override;
 
-  Status bind(const std::string& host, uint16_t port) override { return stream_->bind(host, port); }
-  std::string address() const override { return stream_->address(); }
   Status connect(const std::string& address, PeerId* peer) override;
   void send(PeerId peer, uint8_t channel, Message message) override;
-  Bytes allocate(PeerId peer, size_t size) override { return stream_->allocate(peer, size); }
-  void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
-  size_t overhead(const Message& message) const override { return stream_->overhead(message); }
   size_t overhead_to(PeerId peer, uint8_t channel, const Message& message) const override;
-  bool is_lost(PeerId peer) const override { return stream_->is_lost(peer); }
-  void set_linger_ms(int linger_ms) override { stream_->set_linger_ms(linger_ms); }
   void close() override;
 
   Status open_channels(const LossyChannels& channels) override;
   size_t max_datagram(PeerId peer) const override;
   size_t room(PeerId peer, uint8_t channel) const override;
-  void on_room(std::function<void(PeerId)> handler) override {
-    stream_->on_room(handler);
-    on_room_ = std::move(handler);
-  }
   std::map<std::string, double> figures() const override;
   // For tests: a share of all data that is received is lost.
   void set_loss(double share) { loss_ = share; }
@@ -51,6 +41,9 @@ class DatagramTransport : public Transport, private Loop::Source {
   struct Endpoint;
   struct Session;
 
+  void take_in(PeerId from, uint8_t channel, Message message) override;
+  void lose(PeerId peer, const std::string& why) override;
+
   Session& session_of(PeerId peer);
   Session* up(PeerId peer) const;
   void offer_to(PeerId peer, Session& session);
@@ -59,7 +52,6 @@ class DatagramTransport : public Transport, private Loop::Source {
   void probe(PeerId peer);
   void take_reply(PeerId peer, Session& session, const Packet& packet, uint64_t now_us);
   void set_up(PeerId peer, Session& session, bool is_up);
-  void lose(PeerId peer, const std::string& why);
   void fall_back(PeerId peer, Session& session);
 
   bool append_descriptors(std::vector<pollfd>* descriptors) override;
@@ -71,11 +63,6 @@ class DatagramTransport : public Transport, private Loop::Source {
   Status open_socket(uint8_t channel, int* fd);
 
   Loop& loop_;
-  std::unique_ptr<Transport> stream_;
-  Receiver receiver_;
-  OnRefused on_refused_;
-  OnLost on_lost_;
-  std::function<void(PeerId)> on_room_;
   std::vector<int> sockets_;  // by channel; the first receives
   int family_ = 0;
   uint16_t port_ = 0;

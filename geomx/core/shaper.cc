@@ -22,8 +22,8 @@ struct Shaper::Stamp {
 };
 
 Shaper::Shaper(Reactor& reactor, std::unique_ptr<Transport> inner, WanShape shape, std::shared_ptr<WanLinks> links)
-    : reactor_(reactor),
-      inner_(std::move(inner)),
+    : TransportOver(std::move(inner)),
+      reactor_(reactor),
       shape_(std::move(shape)),
       links_(std::move(links)),
       random_(shape_.seed) {}
@@ -42,14 +42,6 @@ Status Shaper::open_channels(const LossyChannels& channels) {
 size_t Shaper::max_datagram(PeerId peer) const {
   const size_t inner = inner_->max_datagram(peer);
   return inner <= sizeof(Stamp) ? 0 : inner - sizeof(Stamp);
-}
-
-void Shaper::receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) {
-  receiver_ = std::move(receiver);
-  on_refused_ = std::move(on_refused);
-  on_lost_ = std::move(on_lost);
-  inner_->receive([this](PeerId from, uint8_t channel, Message m) { take_in(from, channel, std::move(m)); },
-                  on_refused_, [this](PeerId peer, const std::string& why) { lose(peer, why); });
 }
 
 uint64_t Shaper::since_us() const {
@@ -105,11 +97,6 @@ void Shaper::wake_when_there_is_room(PeerId peer, double bytes_per_s, double lim
     without_room_.erase(peer);
     on_room_(peer);
   });
-}
-
-void Shaper::on_room(std::function<void(PeerId)> handler) {
-  on_room_ = handler;
-  inner_->on_room(std::move(handler));
 }
 
 // ---- receiving -----------------------------------------------------------------------------------------------------

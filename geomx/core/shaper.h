@@ -14,36 +14,24 @@
 #include <unordered_set>
 
 #include "reactor.h"
-#include "transport.h"
+#include "transport_over.h"
 #include "wan_links.h"
 
 namespace geomx {
 
-class Shaper : public Transport {
+class Shaper : public TransportOver {
  public:
   Shaper(Reactor& reactor, std::unique_ptr<Transport> inner, WanShape shape, std::shared_ptr<WanLinks> links);
   ~Shaper() override;
 
-  Status bind(const std::string& host, uint16_t port) override { return inner_->bind(host, port); }
-  std::string address() const override { return inner_->address(); }
-  Status connect(const std::string& address, PeerId* peer) override { return inner_->connect(address, peer); }
+  // The stamp is ours, not the protocol's: no overhead() counts it.
   void send(PeerId peer, uint8_t channel, Message message) override;
-  Bytes allocate(PeerId peer, size_t size) override { return inner_->allocate(peer, size); }
-  void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
-  // The stamp is ours, not the protocol's: it is not counted.
-  size_t overhead(const Message& message) const override { return inner_->overhead(message); }
-  size_t overhead_to(PeerId peer, uint8_t channel, const Message& message) const override {
-    return inner_->overhead_to(peer, channel, message);
-  }
   Status open_channels(const LossyChannels& channels) override;
   size_t max_datagram(PeerId peer) const override;
   // Where there are lossy channels, what our access link's queue should take: more would be dropped there, whatever its
   // rank. Streams are held back by nothing but the credit, as over a kernel's TCP.
   size_t room(PeerId peer, uint8_t channel) const override;
-  void on_room(std::function<void(PeerId)> handler) override;
-  std::map<std::string, double> figures() const override { return inner_->figures(); }
   bool is_lost(PeerId peer) const override;
-  void set_linger_ms(int linger_ms) override { inner_->set_linger_ms(linger_ms); }
   void close() override;
 
   // What a message of the reliable channel takes on a link with IP packets of 1,500 bytes.
@@ -68,9 +56,9 @@ class Shaper : public Transport {
   };
   static constexpr uint32_t kUnknown = ~uint32_t(0);
 
-  void take_in(PeerId from, uint8_t channel, Message message);
+  void take_in(PeerId from, uint8_t channel, Message message) override;
   void on_stamped(PeerId from, uint8_t channel, const Stamp& stamp, Message message);
-  void lose(PeerId peer, const std::string& why);
+  void lose(PeerId peer, const std::string& why) override;
   void wait_for_first(PeerId from);
   uint64_t pass_down(const Held& held);
   void charge_acknowledgements(uint32_t from, double bytes);
@@ -86,14 +74,9 @@ class Shaper : public Transport {
   void later(uint64_t when_us, Task task) const;
 
   Reactor& reactor_;
-  std::unique_ptr<Transport> inner_;
   WanShape shape_;
   std::shared_ptr<WanLinks> links_;
-  Receiver receiver_;
-  OnRefused on_refused_;
-  OnLost on_lost_;
-  bool are_streams_ = false;  // the lossy channels
-  std::function<void(PeerId)> on_room_;
+  bool are_streams_ = false;                         // the lossy channels
   mutable std::unordered_set<PeerId> without_room_;  // who will be told
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<uint32_t, LossProcess> losses_;  // by the sender's party

@@ -60,12 +60,12 @@ std::optional<StreamOffer> parse_stream_offer(const Bytes& head) {
   return StreamOffer{uint8_t(count), uint16_t(port), key};
 }
 
-SideStreams::SideStreams(Loop& loop, std::unique_ptr<Transport> main) : loop_(loop), main_(std::move(main)) {}
+SideStreams::SideStreams(Loop& loop, std::unique_ptr<Transport> main) : TransportOver(std::move(main)), loop_(loop) {}
 
 SideStreams::~SideStreams() { close(); }
 
 Status SideStreams::connect(const std::string& address, PeerId* peer) {
-  const Status status = main_->connect(address, peer);
+  const Status status = inner_->connect(address, peer);
   if (!status.ok()) return status;
   std::unique_ptr<Session>& session = sessions_[*peer];
   if (!session) session = std::make_unique<Session>();
@@ -75,16 +75,9 @@ Status SideStreams::connect(const std::string& address, PeerId* peer) {
   return status;
 }
 
-void SideStreams::receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) {
-  receiver_ = std::move(receiver);
-  on_refused_ = std::move(on_refused);
-  on_lost_ = std::move(on_lost);
-  main_->receive(
-      [this](PeerId from, uint8_t channel, Message message) {
-        if (is_stream_offer(message.head)) return take_offer(from, message);
-        receiver_(from, channel, std::move(message));
-      },
-      on_refused_, [this](PeerId peer, const std::string& why) { lose(peer, why); });
+void SideStreams::take_in(PeerId from, uint8_t channel, Message message) {
+  if (is_stream_offer(message.head)) return take_offer(from, message);
+  TransportOver::take_in(from, channel, std::move(message));
 }
 
 // ---- meeting -------------------------------------------------------------------------------------------------------
@@ -116,12 +109,12 @@ Status SideStreams::listen() {
 }
 
 void SideStreams::offer_to(PeerId peer, Session& session) {
-  if (session.has_offered || main_->is_lost(peer) || (session.host.empty() && !session.has_theirs)) return;
+  if (session.has_offered || inner_->is_lost(peer) || (session.host.empty() && !session.has_theirs)) return;
   session.has_offered = true;
   session.own_key = random_key();
   by_key_[session.own_key] = peer;
   const uint16_t port = session.host.empty() ? port_ : uint16_t(0);
-  main_->send(peer, 0, Message{pack(StreamOffer{num_channels_, port, session.own_key}), {}});
+  inner_->send(peer, 0, Message{pack(StreamOffer{num_channels_, port, session.own_key}), {}});
 }
 
 void SideStreams::take_offer(PeerId peer, const Message& message) {
@@ -129,7 +122,7 @@ void SideStreams::take_offer(PeerId peer, const Message& message) {
   std::unique_ptr<Session>& session = sessions_[peer];
   if (!session) session = std::make_unique<Session>();
   if (!offer || !message.attachments.empty() || (offer->port == 0) != session->host.empty()) {
-    if (on_refused_) on_refused_("a malformed offer of streams");
+    refuse("a malformed offer of streams");
     return;
   }
   if (session->has_theirs) return;
@@ -143,7 +136,7 @@ void SideStreams::take_offer(PeerId peer, const Message& message) {
 // ---- connecting ----------------------------------------------------------------------------------------------------
 
 void SideStreams::open_streams(PeerId peer, Session& session) {
-  if (is_closed_ || main_->is_lost(peer)) return;
+  if (is_closed_ || inner_->is_lost(peer)) return;
   const uint8_t count = std::min(num_channels_, session.theirs.count);
   session.streams.clear();
   session.streams.resize(count);
@@ -199,7 +192,7 @@ void SideStreams::finish_connecting(PeerId peer, Session& session, uint8_t chann
 void SideStreams::check_up(PeerId peer, Session& session) {
   session.is_up = std::all_of(session.streams.begin(), session.streams.end(),
                               [](const Stream& stream) { return stream.pipe != nullptr; });
-  if (session.is_up && on_room_) on_room_(peer);
+  if (session.is_up) tell_room(peer);
 }
 
 void SideStreams::accept_strangers() {
@@ -228,7 +221,7 @@ bool SideStreams::is_settled(Stranger& stranger) {
       channel > std::min(num_channels_, session->theirs.count)) {
     ::close(stranger.fd);
     ++num_strangers_;
-    if (on_refused_) on_refused_("a connection that shows no key of ours");
+    refuse("a connection that shows no key of ours");
     return true;
   }
   mark(stranger.fd, channel);
@@ -242,15 +235,15 @@ bool SideStreams::is_settled(Stranger& stranger) {
 // What was on its way is lost, as it may be. Who opened the connections tries again.
 void SideStreams::break_off(PeerId peer, Session& session, const std::string& why) {
   close_streams(session);
-  if (!session.is_warned && on_refused_ && !main_->is_lost(peer)) {
+  if (!session.is_warned && !inner_->is_lost(peer)) {
     session.is_warned = true;
-    on_refused_("the streams of lossy channels" +
-                (session.host.empty() ? std::string()
-                                      : " to " + session.host + " (TCP port " + std::to_string(session.theirs.port) +
-                                            "; is it blocked?)") +
-                " are not there (" + why + "), so everything takes the reliable way");
+    refuse("the streams of lossy channels" +
+           (session.host.empty()
+                ? std::string()
+                : " to " + session.host + " (TCP port " + std::to_string(session.theirs.port) + "; is it blocked?)") +
+           " are not there (" + why + "), so everything takes the reliable way");
   }
-  if (on_room_) on_room_(peer);
+  tell_room(peer);
   if (session.host.empty() || session.is_retrying) return;
   session.is_retrying = true;
   loop_.after(kAgainUs, [this, peer, is_alive = is_alive_] {
@@ -270,11 +263,11 @@ void SideStreams::close_streams(Session& session) {
 
 void SideStreams::lose(PeerId peer, const std::string& why) {
   const auto found = sessions_.find(peer);
-  if (found != sessions_.end() && main_->is_lost(peer)) {
+  if (found != sessions_.end() && inner_->is_lost(peer)) {
     by_key_.erase(found->second->own_key);
     close_streams(*found->second);
   }
-  if (on_lost_) on_lost_(peer, why);
+  TransportOver::lose(peer, why);
 }
 
 // ---- sending -------------------------------------------------------------------------------------------------------
@@ -287,7 +280,7 @@ SideStreams::Session* SideStreams::up(PeerId peer) const {
 void SideStreams::send(PeerId peer, uint8_t channel, Message message) {
   Session* const session = is_lossy(channel) ? up(peer) : nullptr;
   // A channel that has just gone: late is better than lost.
-  if (session == nullptr) return main_->send(peer, is_lossy(channel) ? kBulk : channel, std::move(message));
+  if (session == nullptr) return inner_->send(peer, is_lossy(channel) ? kBulk : channel, std::move(message));
   LocalPipe::Frames frames;
   frames.push_back(std::move(message.head));
   for (Bytes& attachment : message.attachments) frames.push_back(std::move(attachment));
@@ -301,13 +294,13 @@ size_t SideStreams::max_datagram(PeerId peer) const { return up(peer) == nullptr
 
 size_t SideStreams::room(PeerId peer, uint8_t channel) const {
   const Session* const session = is_lossy(channel) ? up(peer) : nullptr;
-  if (session == nullptr) return main_->room(peer, channel);
+  if (session == nullptr) return inner_->room(peer, channel);
   const size_t place = std::min<size_t>(channel, session->streams.size()) - 1;
   return session->streams[place].pipe->has_unsent() ? 0 : kMessageBytes;
 }
 
 size_t SideStreams::overhead_to(PeerId peer, uint8_t channel, const Message& message) const {
-  if (!is_lossy(channel) || up(peer) == nullptr) return main_->overhead_to(peer, channel, message);
+  if (!is_lossy(channel) || up(peer) == nullptr) return inner_->overhead_to(peer, channel, message);
   return 4 + 8 * (1 + message.attachments.size());
 }
 
@@ -366,8 +359,8 @@ void SideStreams::read_stream(PeerId peer, Session& session, uint8_t channel) {
   const bool was_full = pipe.has_unsent();
   if (found == LocalPipe::Found::end || found == LocalPipe::Found::garbage || !pipe.flush())
     break_off(peer, session, found == LocalPipe::Found::garbage ? "what came makes no sense" : "the other end closed");
-  else if (was_full && !pipe.has_unsent() && on_room_)
-    on_room_(peer);
+  else if (was_full && !pipe.has_unsent())
+    tell_room(peer);
   for (Message& message : messages) {
     if (is_closed_ || !receiver_) return;
     receiver_(peer, channel, std::move(message));
@@ -380,7 +373,7 @@ void SideStreams::garble_for_tests(PeerId peer) {
 }
 
 std::map<std::string, double> SideStreams::figures() const {
-  std::map<std::string, double> out = main_->figures();
+  std::map<std::string, double> out = inner_->figures();
   if (num_channels_ == 0) return out;
   out["streams.messages"] = double(num_messages_);
   out["streams.bytes"] = double(num_bytes_);
@@ -396,7 +389,7 @@ void SideStreams::close() {
   for (auto& [peer, session] : sessions_) close_streams(*session);
   for (const Stranger& stranger : strangers_) ::close(stranger.fd);
   if (listener_ >= 0) ::close(listener_);
-  main_->close();
+  inner_->close();
 }
 
 }  // namespace geomx

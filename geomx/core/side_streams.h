@@ -14,7 +14,7 @@
 
 #include "local_pipe.h"
 #include "loop.h"
-#include "transport.h"
+#include "transport_over.h"
 
 namespace geomx {
 
@@ -28,27 +28,19 @@ Bytes pack(const StreamOffer& offer);
 bool is_stream_offer(const Bytes& head);
 std::optional<StreamOffer> parse_stream_offer(const Bytes& head);
 
-class SideStreams : public Transport, private Loop::Source {
+class SideStreams : public TransportOver, private Loop::Source {
  public:
   SideStreams(Loop& loop, std::unique_ptr<Transport> main);
   ~SideStreams() override;
 
-  Status bind(const std::string& host, uint16_t port) override { return main_->bind(host, port); }
-  std::string address() const override { return main_->address(); }
   Status connect(const std::string& address, PeerId* peer) override;
   void send(PeerId peer, uint8_t channel, Message message) override;
-  Bytes allocate(PeerId peer, size_t size) override { return main_->allocate(peer, size); }
-  void receive(Receiver receiver, OnRefused on_refused, OnLost on_lost) override;
-  size_t overhead(const Message& message) const override { return main_->overhead(message); }
   size_t overhead_to(PeerId peer, uint8_t channel, const Message& message) const override;
-  bool is_lost(PeerId peer) const override { return main_->is_lost(peer); }
-  void set_linger_ms(int linger_ms) override { main_->set_linger_ms(linger_ms); }
   void close() override;
 
   Status open_channels(const LossyChannels& channels) override;
   size_t max_datagram(PeerId peer) const override;
   size_t room(PeerId peer, uint8_t channel) const override;
-  void on_room(std::function<void(PeerId)> handler) override { on_room_ = std::move(handler); }
   std::map<std::string, double> figures() const override;
   uint16_t port() const { return port_; }
   void garble_for_tests(PeerId peer);  // what comes there makes no sense
@@ -72,6 +64,9 @@ class SideStreams : public Transport, private Loop::Source {
     std::vector<uint8_t> shown = {};
   };
 
+  void take_in(PeerId from, uint8_t channel, Message message) override;
+  void lose(PeerId peer, const std::string& why) override;
+
   Session* up(PeerId peer) const;
   void offer_to(PeerId peer, Session& session);
   void take_offer(PeerId peer, const Message& message);
@@ -86,17 +81,11 @@ class SideStreams : public Transport, private Loop::Source {
   void close_streams(Session& session);
   void read_stream(PeerId peer, Session& session, uint8_t channel);
   void mark(int fd, uint8_t channel) const;
-  void lose(PeerId peer, const std::string& why);
 
   bool append_descriptors(std::vector<pollfd>* descriptors) override;
   void read(const std::vector<pollfd>& descriptors) override;
 
   Loop& loop_;
-  std::unique_ptr<Transport> main_;
-  Receiver receiver_;
-  OnRefused on_refused_;
-  OnLost on_lost_;
-  std::function<void(PeerId)> on_room_;
   uint8_t num_channels_ = 0;
   int listener_ = -1;
   size_t listener_place_ = SIZE_MAX;
