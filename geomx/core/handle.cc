@@ -6,6 +6,7 @@
 #include "datagram_transport.h"
 #include "shaper.h"
 #include "side_streams.h"
+#include "zmq_transport.h"
 
 namespace geomx {
 namespace {

@@ -6,9 +6,10 @@
 #include <mutex>
 #include <optional>
 
+#include "loop.h"
 #include "node.h"
 #include "wan_links.h"
-#include "zmq_transport.h"
+#include "zmq_options.h"
 
 namespace geomx {
 

@@ -1,8 +1,8 @@
 // Memory that processes of one host share: an arena of one's own, in anonymous files that vanish with the processes,
 // and read-only views of others' arenas, which are opened through /proc. Nothing is left behind however they end.
 //
-// Knows no sockets: zmq_transport.cc carries the references. All functions may be called from any thread, except those
-// of ForeignMemory, which belongs to one.
+// Knows no sockets: lending.h makes references, zmq_peer.cc carries them. All functions may be called from any thread,
+// except those of ForeignMemory, which belongs to one.
 #pragma once
 #include <functional>
 #include <map>
