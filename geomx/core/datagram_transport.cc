@@ -1,9 +1,7 @@
 // See datagram_transport.h.
 #include "datagram_transport.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,40 +23,7 @@ constexpr size_t kUsualHeader = kPacketHeader + 2 + 3 + 9;  // of a packet with 
 constexpr int kBatch = 64;
 constexpr int kSocketBytes = 4 << 20;
 
-void set(int fd, int level, int option, int value) { (void)setsockopt(fd, level, option, &value, sizeof(value)); }
-
-uint64_t random_key() {
-  uint64_t key = 0;
-  while (key == 0)
-    if (getrandom(&key, sizeof(key), 0) != sizeof(key)) key = 0;
-  return key;
-}
-
 }  // namespace
-
-struct DatagramTransport::Endpoint {
-  sockaddr_storage address = {};
-  socklen_t size = 0;
-
-  bool is_known() const { return size != 0; }
-  bool operator!=(const Endpoint& other) const {
-    return size != other.size || std::memcmp(&address, &other.address, size) != 0;
-  }
-  // An IPv4 address as the socket's family sees it.
-  static Endpoint of(const std::string& numeric, uint16_t port, int family) {
-    Endpoint out;
-    addrinfo hints = {};
-    hints.ai_family = family;
-    hints.ai_socktype = SOCK_DGRAM;
-    hints.ai_flags = AI_NUMERICHOST | (family == AF_INET6 ? AI_V4MAPPED : 0);
-    addrinfo* found = nullptr;
-    if (getaddrinfo(numeric.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || found == nullptr) return out;
-    std::memcpy(&out.address, found->ai_addr, found->ai_addrlen);
-    out.size = found->ai_addrlen;
-    freeaddrinfo(found);
-    return out;
-  }
-};
 
 struct DatagramTransport::Session {
   std::string host;      // of peers that we connected to; others are learnt from their datagrams
@@ -106,42 +71,28 @@ void DatagramTransport::take_in(PeerId from, uint8_t channel, Message message) {
 
 // ---- meeting -------------------------------------------------------------------------------------------------------
 
-Status DatagramTransport::open_socket(uint8_t channel, int* fd) {
-  *fd = socket(family_, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (*fd < 0) return Status::error(std::string("no UDP socket: ") + std::strerror(errno));
-  set(*fd, SOL_SOCKET, SO_RCVBUF, kSocketBytes);
-  set(*fd, SOL_SOCKET, SO_SNDBUF, kSocketBytes);
-  set(*fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);  // never cut up on the way
-  const int class_selector = std::min(num_channels_ - channel, 7) * 8 << 2;
-  set(*fd, IPPROTO_IP, IP_TOS, class_selector);
-  if (family_ == AF_INET6) {
-    set(*fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    set(*fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
-    set(*fd, IPPROTO_IPV6, IPV6_TCLASS, class_selector);
-  }
-  return {};
+int DatagramTransport::open_channel(uint8_t channel) {
+  const int fd = open_socket(SOCK_DGRAM, &family_);
+  if (fd < 0) return fd;
+  set_option(fd, SOL_SOCKET, SO_RCVBUF, kSocketBytes);
+  set_option(fd, SOL_SOCKET, SO_SNDBUF, kSocketBytes);
+  set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);  // never cut up on the way
+  set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
+  mark_priority(fd, channel, num_channels_);
+  return fd;
 }
 
 Status DatagramTransport::open_channels(const LossyChannels& channels) {
   if (channels.are_streams) return inner_->open_channels(channels);
   if (num_channels_ != 0 || channels.count == 0) return {};
   num_channels_ = channels.count;
-  const int probe = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  family_ = probe < 0 ? AF_INET : AF_INET6;
-  if (probe >= 0) ::close(probe);
   for (uint8_t channel = 0; channel <= num_channels_; ++channel) {
-    int fd = -1;
-    if (Status status = open_socket(channel, &fd); !status.ok()) return status;
+    const int fd = open_channel(channel);
+    if (fd < 0) return Status::error(std::string("no UDP socket: ") + std::strerror(errno));
     sockets_.push_back(fd);
   }
-  Endpoint own;
-  own.address.ss_family = sa_family_t(family_);
-  own.size = family_ == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  sockaddr* const address = reinterpret_cast<sockaddr*>(&own.address);
-  if (::bind(sockets_[0], address, own.size) != 0 || getsockname(sockets_[0], address, &own.size) != 0)
-    return Status::error(std::string("no port for UDP: ") + std::strerror(errno));
-  port_ = ntohs(family_ == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(address)->sin6_port
-                                    : reinterpret_cast<sockaddr_in*>(address)->sin_port);
+  port_ = bind_any_port(sockets_[0], family_);
+  if (port_ == 0) return Status::error(std::string("no port for UDP: ") + std::strerror(errno));
   loop_.add(this);
   for (auto& [peer, session] : sessions_)
     if (!session->host.empty() || session->theirs.port != 0) offer_to(peer, *session);
@@ -160,8 +111,7 @@ void DatagramTransport::offer_to(PeerId peer, Session& session) {
 void DatagramTransport::take_offer(PeerId peer, const Message& message) {
   const std::optional<DatagramOffer> offer = parse_datagram_offer(message.head);
   if (!offer || !message.attachments.empty()) {
-    refuse("a malformed offer of datagrams");
-    return;
+    return refuse("a malformed offer of datagrams");
   }
   Session& session = session_of(peer);
   if (session.theirs.port != 0) return;
@@ -282,8 +232,7 @@ size_t DatagramTransport::room(PeerId peer, uint8_t channel) const {
 void DatagramTransport::write(Session& session, uint8_t channel, const std::vector<uint8_t>& datagram) {
   if (!session.to.is_known() || is_closed_) return;
   const int fd = sockets_[std::min<size_t>(channel, sockets_.size() - 1)];
-  const ssize_t written = sendto(fd, datagram.data(), datagram.size(), MSG_DONTWAIT,
-                                 reinterpret_cast<const sockaddr*>(&session.to.address), session.to.size);
+  const ssize_t written = sendto(fd, datagram.data(), datagram.size(), MSG_DONTWAIT, session.to.get(), session.to.size);
   if (written < 0 && errno == EMSGSIZE) ++too_large_;
 }
 
@@ -359,8 +308,7 @@ void DatagramTransport::take(const uint8_t* data, size_t size, const Endpoint& f
   const auto known = packet ? by_key_.find(packet->key) : by_key_.end();
   if (known == by_key_.end()) {
     ++strangers_;
-    refuse(packet ? "a datagram that shows no key of ours" : "a malformed datagram");
-    return;
+    return refuse(packet ? "a datagram that shows no key of ours" : "a malformed datagram");
   }
   const PeerId peer = known->second;
   Session& session = *sessions_[peer];

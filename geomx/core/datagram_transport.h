@@ -15,6 +15,7 @@
 
 #include "datagram_flow.h"
 #include "loop.h"
+#include "sockets.h"
 #include "transport_over.h"
 
 namespace geomx {
@@ -38,7 +39,6 @@ class DatagramTransport : public TransportOver, private Loop::Source {
   uint16_t port() const { return port_; }
 
  private:
-  struct Endpoint;
   struct Session;
 
   void take_in(PeerId from, uint8_t channel, Message message) override;
@@ -60,7 +60,7 @@ class DatagramTransport : public TransportOver, private Loop::Source {
   void write(Session& session, uint8_t channel, const std::vector<uint8_t>& datagram);
   void run(PeerId peer, Session& session, uint64_t now_us);
   void arm();
-  Status open_socket(uint8_t channel, int* fd);
+  int open_channel(uint8_t channel);
 
   Loop& loop_;
   std::vector<int> sockets_;  // by channel; the first receives

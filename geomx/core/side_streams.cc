@@ -2,10 +2,8 @@
 // local_pipe.h.
 #include "side_streams.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,19 +23,11 @@ constexpr size_t kMessageBytes = 16 * 1024;  // small parts travel together up t
 constexpr int kUnsentBytes = 16 * 1024;      // that a kernel holds back at most, beyond what the path takes
 constexpr size_t kReadBytes = 256 * 1024;    // at once, so that no stream starves the others
 constexpr size_t kMaxStrangers = 64;
+constexpr int kBacklog = 128;
 constexpr uint8_t kMaxChannels = 8;
 constexpr uint64_t kAgainUs = 5'000'000;
 
-void set(int fd, int level, int option, int value) { (void)setsockopt(fd, level, option, &value, sizeof(value)); }
-
 bool is_lossy(uint8_t channel) { return channel != 0 && channel != kBulk; }
-
-uint64_t random_key() {
-  uint64_t key = 0;
-  while (key == 0)
-    if (getrandom(&key, sizeof(key), 0) != sizeof(key)) key = 0;
-  return key;
-}
 
 }  // namespace
 
@@ -92,19 +82,11 @@ Status SideStreams::open_channels(const LossyChannels& channels) {
 }
 
 Status SideStreams::listen() {
-  int family = AF_INET6;
-  listener_ = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (listener_ < 0) listener_ = socket(family = AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  sockaddr_storage storage = {};
-  storage.ss_family = sa_family_t(family);
-  socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  sockaddr* const address = reinterpret_cast<sockaddr*>(&storage);
-  if (family == AF_INET6) set(listener_, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (listener_ < 0 || ::bind(listener_, address, size) != 0 || ::listen(listener_, 128) != 0 ||
-      getsockname(listener_, address, &size) != 0)
+  int family = 0;
+  listener_ = open_socket(SOCK_STREAM, &family);
+  if (listener_ >= 0) port_ = bind_any_port(listener_, family);
+  if (port_ == 0 || ::listen(listener_, kBacklog) != 0)
     return Status::error(std::string("no port for more streams: ") + std::strerror(errno));
-  port_ = ntohs(family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(address)->sin6_port
-                                   : reinterpret_cast<sockaddr_in*>(address)->sin_port);
   return {};
 }
 
@@ -122,8 +104,7 @@ void SideStreams::take_offer(PeerId peer, const Message& message) {
   std::unique_ptr<Session>& session = sessions_[peer];
   if (!session) session = std::make_unique<Session>();
   if (!offer || !message.attachments.empty() || (offer->port == 0) != session->host.empty()) {
-    refuse("a malformed offer of streams");
-    return;
+    return refuse("a malformed offer of streams");
   }
   if (session->has_theirs) return;
   session->has_theirs = true;
@@ -147,30 +128,21 @@ void SideStreams::open_streams(PeerId peer, Session& session) {
 }
 
 int SideStreams::open_stream(const Session& session, uint8_t channel) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* to = nullptr;
+  const Endpoint to = Endpoint::of(session.host, session.theirs.port, AF_UNSPEC);
   errno = EADDRNOTAVAIL;
-  if (getaddrinfo(session.host.c_str(), std::to_string(session.theirs.port).c_str(), &hints, &to) != 0) return -1;
-  int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd >= 0) {
-    mark(fd, channel);
-    if (::connect(fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS) {
-      ::close(fd);
-      fd = -1;
-    }
-  }
-  freeaddrinfo(to);
-  return fd;
+  if (!to.is_known()) return -1;
+  const int fd = socket(to.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  prepare(fd, channel);
+  if (::connect(fd, to.get(), to.size) == 0 || errno == EINPROGRESS) return fd;
+  ::close(fd);
+  return -1;
 }
 
-void SideStreams::mark(int fd, uint8_t channel) const {
-  const int class_selector = std::min(num_channels_ - channel, 7) * 8 << 2;
-  set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
-  set(fd, IPPROTO_IP, IP_TOS, class_selector);
-  set(fd, IPPROTO_IPV6, IPV6_TCLASS, class_selector);
+void SideStreams::prepare(int fd, uint8_t channel) const {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+  mark_priority(fd, channel, num_channels_);
 }
 
 void SideStreams::finish_connecting(PeerId peer, Session& session, uint8_t channel) {
@@ -224,7 +196,7 @@ bool SideStreams::is_settled(Stranger& stranger) {
     refuse("a connection that shows no key of ours");
     return true;
   }
-  mark(stranger.fd, channel);
+  prepare(stranger.fd, channel);
   session->streams.resize(std::min(num_channels_, session->theirs.count));
   session->streams[channel - 1].pipe = std::make_unique<LocalPipe>(stranger.fd);
   session->streams[channel - 1].place = SIZE_MAX;

@@ -14,6 +14,7 @@
 
 #include "local_pipe.h"
 #include "loop.h"
+#include "sockets.h"
 #include "transport_over.h"
 
 namespace geomx {
@@ -80,7 +81,7 @@ class SideStreams : public TransportOver, private Loop::Source {
   void break_off(PeerId peer, Session& session, const std::string& why);
   void close_streams(Session& session);
   void read_stream(PeerId peer, Session& session, uint8_t channel);
-  void mark(int fd, uint8_t channel) const;
+  void prepare(int fd, uint8_t channel) const;
 
   bool append_descriptors(std::vector<pollfd>* descriptors) override;
   void read(const std::vector<pollfd>& descriptors) override;
