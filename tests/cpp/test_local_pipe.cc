@@ -12,12 +12,6 @@ namespace {
 using namespace geomx;
 using Found = LocalPipe::Found;
 
-std::string pattern(size_t size) {
-  std::string text(size, 0);
-  for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 37 + i / 1000);
-  return text;
-}
-
 struct Ends {
   Ends() {
     int fds[2];

@@ -1,8 +1,5 @@
 // Real sockets on this host: who gets in, what arrives, how ends and failures are told.
-#include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
+#include <algorithm>
 #include <thread>
 
 #include "site.h"
@@ -17,20 +14,9 @@ ZmqOptions with_token(const std::string& token) {
   return options;
 }
 
-std::string pattern(size_t size) {
-  std::string text(size, 0);
-  for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 131 + i / 4096);
-  return text;
-}
-
 void send_raw(uint16_t port, const std::string& bytes) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
-  CHECK(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+  const int fd = connect_stranger(SOCK_STREAM, port);
+  say(fd, bytes);
   ::close(fd);
 }
 
