@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 CORE_INPUTS := CMakeLists.txt $(wildcard geomx/core/*.cc geomx/core/*.h geomx/bindings/* geomx/netns/* geomx/include/geomx/*.h geomx/cmake/*)
 PLUGINS := $(patsubst plugins/%/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 CPP_FORMATTED := $(wildcard geomx/core/*.cc geomx/core/*.h geomx/bindings/*.cc geomx/bindings/*.h geomx/netns/*.cc geomx/netns/*.h geomx/include/geomx/*.h tests/cpp/*.cc tests/cpp/*.h tests/cpp/*/*.cc \
-                   tests/cpp/*/*.c plugins/*/src/*.cc plugins/*/src/*.h plugins/*/tests/*.cc geomx/templates/*/src/*)
+                   tests/cpp/*/*.c plugins/*/src/*.cc plugins/*/src/*.h plugins/*/tests/*.cc geomx/templates/*/src/* examples/*/src/*)
 
 help:
 	@sed -n '4,8s/^# *//p' Makefile

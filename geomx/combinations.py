@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from geomx import plugins
+from geomx.cli import command
 from geomx.config import judge, load
 from geomx.config.root import DEFAULTS
-from geomx.errors import ConfigError, Forbidden
+from geomx.errors import Forbidden
 
 PLACES = ("worker", "server")
 _OTHERWISE: dict[str, dict[str, Any]] = {
@@ -141,13 +142,10 @@ def _cell(refusal: str, reasons: list[str]) -> str:
     return f"no ({reasons.index(refusal) + 1})"
 
 
+@command
 def main() -> int:
     """Exit code 2 where a plugin is missing."""
-    try:
-        print(page(), end="")
-    except ConfigError as e:
-        print(f"geomx: {e}", file=sys.stderr)
-        return 2
+    print(page(), end="")
     return 0
 
 

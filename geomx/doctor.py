@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomx import plugins
+from geomx.cli import command
 
 ENOUGH_FILES = 1024
 IMPORT_MXNET = "from geomx.mxshim import mxnet; print(mxnet().__version__)"
@@ -184,6 +185,7 @@ def examine(check: Check) -> tuple[str, str]:
         return ("MISSING" if check.needed else "note"), str(e)
 
 
+@command
 def main() -> int:
     worst = 0
     for check in CHECKS:

@@ -19,20 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geomx import scaffold
-from geomx.errors import ConfigError
+from geomx.cli import command
 
 
+@command
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    try:
-        if given.command == "new":
-            return _new(given.kind, given.name, given.language, given.directory)
-        from geomx import conformance  # needs what `new` doesn't
+    if given.command == "new":
+        return _new(given.kind, given.name, given.language, given.directory)
+    from geomx import conformance  # needs what `new` doesn't
 
-        return conformance.check(given.distribution)
-    except ConfigError as e:
-        print(f"geomx: {e}", file=sys.stderr)
-        return 2
+    return conformance.check(given.distribution)
 
 
 def _parser() -> argparse.ArgumentParser:

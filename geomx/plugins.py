@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from geomx.cli import command
 from geomx.errors import ConfigError
 from geomx.options import build, fields_of
 
@@ -108,6 +109,7 @@ def table() -> list[tuple[str, str, str, str]]:
     return rows
 
 
+@command
 def main() -> int:
     """Exit code 1 if something is broken."""
     rows = table()

@@ -16,7 +16,6 @@ import argparse
 import itertools
 import math
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from geomx import _core, plugins
+from geomx.cli import command
 from geomx.config import Config, parties
 from geomx.errors import ConfigError, Forbidden
 from geomx.launch.progress import size
@@ -172,6 +172,7 @@ def _wire_s(config: Config, up: float, down: float, last: float = 1.0) -> float:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
+@command
 def main(arguments: Sequence[str] | None = None) -> int:
     """0; 2 where no job can run or a word is a mistake."""
     parser = argparse.ArgumentParser(prog="python -m geomx.plan", description=__doc__.splitlines()[0])
@@ -185,8 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run.install()
         rows, dropped = _jobs(given.overrides, given.multirun)
     except Exception as e:
-        print(f"geomx: {sentence(e)}", file=sys.stderr)
-        return 2
+        raise ConfigError(sentence(e)) from e
     for label, reason in dropped:
         print(f"dropped {label}: {reason}")
     print(_table(rows))

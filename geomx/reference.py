@@ -18,11 +18,12 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from geomx import env, plugins
+from geomx.cli import command
 from geomx.config.network import Access, Network, Pair
 from geomx.config.root import MANY, Config, Ledger, Sweep, Target, Timeouts, Trace
 from geomx.config.topology import Party
@@ -161,30 +162,31 @@ def whole() -> str:
     return "\n\n".join(f"## {subject}\n\n{block(subject)}" for subject in (*PARTS, "presets", *choices, "variables"))
 
 
+@command
 def main(arguments: Sequence[str] | None = None) -> int:
     """0; 2 for a subject or a file that there isn't."""
     parser = argparse.ArgumentParser(prog="python -m geomx.reference", description="Options, from their dataclasses.")
     parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help="a choice (transport=zmq), run, variables, ...")
     parser.add_argument("--write", nargs="+", type=Path, metavar="FILE", help="renew what is between a file's marks")
     given = parser.parse_args(arguments)
-    try:
-        if given.write:
-            _each(given.write, renewed)
-        else:
-            print("\n\n".join(map(block, given.subjects)) if given.subjects else whole())
-    except (ConfigError, OSError) as e:
-        print(f"geomx: {e}", file=sys.stderr)
-        return 2
+    if given.write:
+        _renew(given.write)
+    else:
+        print("\n\n".join(map(block, given.subjects)) if given.subjects else whole())
     return 0
 
 
-def _each(files: Sequence[Path], change: Callable[[str], str]) -> None:
+def _renew(files: Sequence[Path]) -> None:
+    """Names those that change. Raises ConfigError."""
     for file in files:
-        before = file.read_text(encoding="utf-8")
-        after = change(before)
-        if after != before:
-            file.write_text(after, encoding="utf-8")
-            print(file)
+        try:
+            before = file.read_text(encoding="utf-8")
+            after = renewed(before)
+            if after != before:
+                file.write_text(after, encoding="utf-8")
+                print(file)
+        except OSError as e:
+            raise ConfigError(f"reference: {file}: {e.strerror}") from None
 
 
 if __name__ == "__main__":

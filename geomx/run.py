@@ -4,6 +4,7 @@ Exit codes: 0 finished, 1 a run failed, 2 the configuration is refused, 130 afte
 SIGHUP).
 """
 
+import logging
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from types import FrameType
 import hydra
 
 from geomx import app, plugins, sweep
+from geomx.cli import command
 from geomx.config import source
 from geomx.errors import ConfigError, RunFailed
 from geomx.sentences import sentence
@@ -31,9 +33,11 @@ def install() -> None:
     sweep.install()
 
 
+@command
 def main() -> int:
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise to us instead of printing a trace and exiting with 1
+    logging.raiseExceptions = False  # a run goes on when nobody reads its lines any more; its directory has them
     _interrupt_on_signals()
     install()
     app.failure.clear()
@@ -47,7 +51,7 @@ def main() -> int:
         print("geomx: interrupted", file=sys.stderr)
         return getattr(e, "exit_code", 130)
     except Exception as e:
-        if full:
+        if full or (isinstance(e, BrokenPipeError) and not app.failure):
             raise
         print(f"geomx: {sentence(e)}", file=sys.stderr)
         ran = isinstance(e, RunFailed) or (e in app.failure and not isinstance(e, ConfigError))

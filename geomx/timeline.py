@@ -28,6 +28,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from geomx.cli import command
+from geomx.errors import ConfigError
+
 FOLDER, FILE = "trace", "trace.json"
 LOOP, STEPS = "work", "steps"  # names of tracks; what overlaps gets more of them: "queue 2"
 TRACKS = (STEPS, LOOP, "queue", "wire", "wait")
@@ -297,6 +300,7 @@ def titles(summary: dict[str, Any]) -> dict[str, str]:
     return found
 
 
+@command
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m geomx.timeline", description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, help="a run's directory")
@@ -304,12 +308,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         summary = json.loads((given.run / "summary.json").read_text())
     except (OSError, ValueError) as e:
-        print(f"geomx: {given.run}: no summary.json of a run there: {e}", file=sys.stderr)
-        return 2
+        raise ConfigError(f"{given.run}: no summary.json of a run there: {e}") from None
     made = assemble(given.run, titles(summary))
     if made is None:
-        print(f"geomx: {given.run}: no spans were told; run with trace.rounds=[first,last]", file=sys.stderr)
-        return 2
+        raise ConfigError(f"{given.run}: no spans were told; run with trace.rounds=[first,last]")
     print(f"{made}: open it in ui.perfetto.dev")
     return 0
 

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from geomx.bench import Case, cases_of, find, names, only
+from geomx.cli import command
 from geomx.errors import Told
 
 
+@command
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 whatever the figures; 1 if a benchmark can't run; 2 for an unknown one."""
     parser = argparse.ArgumentParser(prog="python -m geomx.bench", description="Measures this project against others.")
@@ -20,16 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.name:
         print("\n".join(names()))
         return 0 if given.list else 2
-    try:
-        run = find(given.name)
-        if given.list:
-            print("\n".join(cases_of(run)))
-            return 0
-        if given.case:
-            run = only(given.name, run, given.case)
-    except Told as e:
-        print(f"geomx: {e}", file=sys.stderr)
-        return 2
+    run = find(given.name)
+    if given.list:
+        print("\n".join(cases_of(run)))
+        return 0
+    if given.case:
+        run = only(given.name, run, given.case)
     try:
         cases = run(given.quick)
     except (Told, RuntimeError) as e:

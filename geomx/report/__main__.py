@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from geomx.errors import Told
+from geomx.cli import command
+from geomx.errors import ConfigError
 from geomx.report import png
 from geomx.report.charts import charts
 from geomx.report.page import page
@@ -16,6 +17,7 @@ FILE = "report.html"
 log = logging.getLogger("geomx")
 
 
+@command
 def main(arguments: Sequence[str] | None = None) -> int:
     """0; 2 for what is no run."""
     parser = argparse.ArgumentParser(prog="python -m geomx.report", description="One page about runs, with pictures.")
@@ -26,25 +28,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-mlflow", action="store_true", help="don't log it to the runs' MLflow run")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        runs = find(given.runs)
-        made = write(runs, given.out or _place(runs))
-        if not given.no_mlflow:
-            _log(runs, made)
-    except Told as e:
-        print(f"geomx: {e}", file=sys.stderr)
-        return 2
+    runs = find(given.runs)
+    made = write(runs, given.out or _place(runs))
+    if not given.no_mlflow:
+        _log(runs, made)
     print(made[0])
     return 0
 
 
 def write(runs: Sequence[Run], out: Path) -> list[Path]:
-    """report.html and the PNGs; their paths, the page first."""
-    out.mkdir(parents=True, exist_ok=True)
+    """report.html and the PNGs; their paths, the page first. Raises ConfigError."""
     groups = fold([r for r in runs if r.is_finished])
     drawn = charts(groups) if groups else []
-    (out / FILE).write_text(page(runs, groups, drawn), encoding="utf-8")
-    return [out / FILE, *png.write(drawn, out)]
+    text = page(runs, groups, drawn)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / FILE).write_text(text, encoding="utf-8")
+        return [out / FILE, *png.write(drawn, out)]
+    except OSError as e:
+        raise ConfigError(
+            f"report: {e.filename or out} can't be written: {e.strerror}; --out names another folder"
+        ) from None
 
 
 def _place(runs: Sequence[Run]) -> Path:

@@ -140,7 +140,10 @@ TEST_CASE("what is no plugin of ours is refused in a sentence that names the fil
             ": it has no geomx_plugin_v1, so it is no GeoMX plugin (is the function declared by geomx/plugin.h and "
             "extern \"C\"?)");
   CHECK(registry.load(toy("toy_refusing")).message() ==
-        "plugin " + toy("toy_refusing") + ": this version takes no native schedulers yet");
+        "plugin " + toy("toy_refusing") +
+            ": this version takes no native schedulers; write it in Python: python -m geomx.plugin new scheduler NAME");
+  CHECK(registry.load(toy("toy_twice")).message() ==
+        "plugin " + toy("toy_twice") + ": it adds a codec named toy twice");
   REQUIRE(registry.load(toy("toy_codec")).ok());
   CHECK(registry.load(toy("toy_codec")).message().find("is there already: two plugins offer it") != std::string::npos);
 }

@@ -1,6 +1,6 @@
 /* The codec "nibble": four bits for each value, in plain C. A part's bytes are a float32 scale, then two values a byte,
- * the first in the low half: a value is (half - 8) * scale, with halves from 1 to 15; an odd part's last high half is 8.
- * What rounding loses waits in a residual, so that it leaves with later rounds.
+ * the first in the low half: a value is (half - 8) * scale, with halves from 1 to 15 (the last high half of an odd part
+ * is 8). What rounding loses waits in a residual, so that it leaves with later rounds.
  *
  * Everything a codec must do is here, nothing else: copy this file to begin one of your own, and give its bytes another
  * wire_id. geomx/plugin.h says what is promised to each function. */

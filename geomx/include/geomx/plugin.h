@@ -131,8 +131,7 @@ typedef struct gx_host {
   void* private_data;
 } gx_host;
 
-/* ---- codec: part <-> bytes ------------------------------------------------------------------------------------------
- */
+/* ---- codec: part <-> bytes ---- */
 
 enum { GX_SCOPE_PART = 0, GX_SCOPE_SHARD = 1, GX_SCOPE_TENSOR = 2 };
 enum {
@@ -178,14 +177,13 @@ typedef struct gx_codec {
   void* private_data;
 } gx_codec;
 
-/* ---- transport: which class of service a part gets ------------------------------------------------------------------
- */
+/* ---- transport: which class of service a part gets ---- */
 
 typedef struct gx_class {
   uint8_t channel;   /* 0: reliable; lossy ones are of falling priority */
   uint8_t droppable; /* a round may close without it; it then goes back to who sent it */
-  uint8_t coarse;   /* it travels in coarse_codec, where that is smaller; what is lost by it waits for the next round */
-  uint8_t withheld; /* of droppable ones: it is not sent at all */
+  uint8_t coarse;    /* it travels in coarse_codec, where that is smaller; what that loses waits for the next round */
+  uint8_t withheld;  /* of droppable ones: it is not sent at all */
 } gx_class;
 
 enum {
@@ -212,8 +210,7 @@ typedef struct gx_transport {
   void* private_data;
 } gx_transport;
 
-/* ---- scheduler: how tensors are cut, what goes first, how much may be in flight
- * --------------------------------------- */
+/* ---- scheduler: how tensors are cut, what goes first, how much may be in flight ---- */
 
 typedef struct gx_link {
   uint32_t struct_size;
@@ -232,8 +229,7 @@ typedef struct gx_scheduler {
   void* private_data;
 } gx_scheduler;
 
-/* ---- overlay: who is the next hop, and where values merge
- * ------------------------------------------------------------- */
+/* ---- overlay: who is the next hop, and where values merge ---- */
 
 /* Nodes of a domain: members by rank, servers by rank with this bit set. */
 #define GX_SERVER 0x80000000u
@@ -295,8 +291,7 @@ typedef struct gx_overlay {
   void* private_data;
 } gx_overlay;
 
-/* ---- the one function that a plugin exports
- * --------------------------------------------------------------------------- */
+/* ---- the one function that a plugin exports ---- */
 
 /* Makes one instance. `out` is zeroed, and struct_size says how much of it there is. `user` is what was registered. */
 typedef gx_status (*gx_make_codec)(void* user, const gx_host*, const gx_site*, gx_params, gx_codec* out, gx_error*);

@@ -26,7 +26,7 @@ struct Fixture {
     hooks.log = [this](int, const std::string& line) { lines.push_back(line); };
     hooks.answer = answer;
     registry.set_hooks(hooks);
-    REQUIRE(registry.load(BSC_LIBRARY).message() == "");
+    REQUIRE(registry.load(PLUGIN_LIBRARY).message() == "");
     REQUIRE(registry.make("bsc", params, &codec).message() == "");
   }
 };

@@ -31,7 +31,7 @@ struct Fixture {
     hooks.metric = [this](const std::string& name, double value) { metrics[name] += value; };
     hooks.log = [this](int, const std::string& line) { logs.push_back(line); };
     registry.set_hooks(hooks);
-    REQUIRE(registry.load(DGT_LIBRARY).message() == "");
+    REQUIRE(registry.load(PLUGIN_LIBRARY).message() == "");
     why = registry.make_transport("dgt", params, &policy).message();
   }
   std::vector<PartClass> classify(const std::vector<double>& means) {

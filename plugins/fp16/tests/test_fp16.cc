@@ -22,7 +22,7 @@ struct Fixture {
     PluginHooks hooks;
     hooks.metric = [this](const std::string& metric, double value) { metrics[metric] += value; };
     registry.set_hooks(hooks);
-    REQUIRE(registry.load(FP16_LIBRARY).message() == "");
+    REQUIRE(registry.load(PLUGIN_LIBRARY).message() == "");
     REQUIRE(registry.make(name, params, &codec).message() == "");
   }
 
