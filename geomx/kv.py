@@ -46,7 +46,9 @@ class Store:
         self.spec = spec
         self._kind = kind
         self.waits_by_itself = False  # whoever reads an array that is pulled waits for it, whatever he reads it for
-        self.gradients_ready_at = 0.0  # time.perf_counter() when the last push began: all gradients were there
+        # Of time.perf_counter(): when the last push began, so all gradients were there; when a training loop began its
+        # step, and when the last came of the values that were pulled before, for which its forward pass had to wait.
+        self.gradients_ready_at = self.step_began_at = self.values_ready_at = 0.0
         self._ended = False
         self._closer = closer or node.close
 

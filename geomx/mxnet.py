@@ -160,17 +160,20 @@ class MxStore(Store, _Base):  # type: ignore[misc]  # MXNet has no types
 
     def _pull(self, name: str, outs: list[Any], priority: int) -> None:
         first = outs[0]
+        asked_at = time.perf_counter()
         target = first if _in_memory(first) else mx.nd.empty(first.shape, ctx=mx.cpu(), dtype=first.dtype)
         self._engine.unblock(target)
-        self._engine.push(functools.partial(self._issue_pull, name, target, priority), [],
+        self._engine.push(functools.partial(self._issue_pull, name, target, priority, asked_at), [],
                           [target, self._fence(name)], priority, b"geomx.pull")  # fmt: skip
         with mx.autograd.pause():
             for out in outs:
                 if out is not target:
                     target.copyto(out)
 
-    def _issue_pull(self, name: str, target: Any, priority: int, operation: Operation) -> None:
+    def _issue_pull(self, name: str, target: Any, priority: int, asked_at: float, operation: Operation) -> None:
         def done(error: str) -> None:
+            if asked_at < self.step_began_at:
+                self.values_ready_at = time.perf_counter()
             self._note(error)
             operation.end(error)
 

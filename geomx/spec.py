@@ -54,7 +54,7 @@ ROUND_FIELDS = {
     "loss": "mean over the step's samples",
     "accuracy": "on the test set, from 0 to 1; only where it was evaluated",
     "samples": "of this step, on this worker",
-    "compute_s": "forward and backward of this step",
+    "compute_s": "forward and backward of this step, while no value was awaited",
     "wait_s": "waited for values in this step",
 }
 

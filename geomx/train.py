@@ -90,8 +90,8 @@ class Loop:
         """One batch: gradients, their round, the row about it. A layer's round begins when its gradient is there, and
         is waited for when the next pass is about to read its weight; where the framework's engine looks after that,
         only the first layer's is waited for here."""
-        began = time.perf_counter()
         model, store = self.model, self.store
+        began = store.step_began_at = time.perf_counter()
         self._waited_s = 0.0
         self._pushed.clear()
         model.backward(batch.x, batch.y, self.scale)
@@ -99,16 +99,18 @@ class Loop:
             if layer not in self._pushed:
                 self._push(layer)
         self.loss = model.loss()
+        in_pass_s = max(self._waited_s, store.values_ready_at - began)
         model.ready()
         if self.overlap != "all":
             self._finish()
         ready = time.perf_counter()
         self.rounds += 1
         self.samples += batch.samples
-        computed = max(began, min(store.gradients_ready_at, ready))
+        computed = max(began + in_pass_s, min(store.gradients_ready_at, ready))
         if self.traced and self.traced[0] <= self.rounds <= self.traced[1]:
-            self._trace(began, computed, ready)
-        self._tell(batch, compute_s=computed - began - self._waited_s, wait_s=ready - computed + self._waited_s)
+            self._trace(began, max(began, store.values_ready_at), computed, ready)
+        compute_s = computed - began - in_pass_s
+        self._tell(batch, compute_s, ready - began - compute_s)
 
     def _push(self, layer: int) -> None:
         model = self.model
@@ -149,10 +151,11 @@ class Loop:
             "samples": self.samples,
         }
 
-    def _trace(self, began: float, computed: float, ready: float) -> None:
+    def _trace(self, began: float, held_until: float, computed: float, ready: float) -> None:
         """For geomx.timeline; perf_counter is the monotonic clock, the core's."""
-        steps = [("compute", began, computed), ("wait", computed, ready)]
-        lines = [f"step {kind} {self.rounds} {int(a * 1e9)} {int(b * 1e9)}\n" for kind, a, b in steps]
+        held_until = min(held_until, computed)
+        steps = [("wait", began, held_until), ("compute", held_until, computed), ("wait", computed, ready)]
+        lines = [f"step {kind} {self.rounds} {int(a * 1e9)} {int(b * 1e9)}\n" for kind, a, b in steps if b > a]
         self.emit("trace", {"lines": "".join(lines)})
 
     def _tell(self, batch: Batch, compute_s: float, wait_s: float) -> None:

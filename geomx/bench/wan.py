@@ -11,7 +11,8 @@ MXNet is at its best (over cubic its four flows meet at the server's link again 
 
 tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers against MXNet's one
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
-best_time_to_accuracy  seconds of training until 90 % of the test set are right for the first time; ours with BEST
+best_time_to_accuracy  seconds of training until 90 % of the test set are right for the first time; ours with BEST;
+                       the mean of three seeds, a quarter of an hour
 shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper; with scheduler=p3,
                        which keeps what is on its way within the links' queues, so that TCP loses nothing
 deep_fidelity          the same with scheduler=fifo: TCP is given all of a round at once, overflows the queues and
@@ -48,6 +49,7 @@ CONGESTION = "bbr"
 LARGE, SMALL = "large", "seed"  # 5.0 and 0.18 million parameters
 LEARNING_RATE = 0.001
 GOALS = (0.80, 0.85, 0.90)  # all are told, the last one is the case
+SEEDS = (1, 2, 3)
 MOST_STEPS = 200
 TURNS, QUICK_TURNS, LOOPBACK_TURNS = 5, 2, 15
 PARTIES = Hips(parties=[{"name": "a"}, {"name": "b"}])
@@ -173,12 +175,14 @@ def vanilla_iteration(there: Place, quick: bool) -> Case:
 
 
 def best_time_to_accuracy(there: Place, quick: bool) -> Case:
-    job = Job(2, SMALL if quick else LARGE, LEARNING_RATE)
-    with there.ours(job, **BEST) as side:
-        ours = time_to(side, "ours")
-    with there.stock(job) as side:
-        theirs = time_to(side, "theirs")
-    return Case(ours, theirs, "s")
+    ours, theirs = [], []
+    for seed in SEEDS[:1] if quick else SEEDS:
+        job = Job(2, SMALL if quick else LARGE, LEARNING_RATE, seed)
+        with there.ours(job, **BEST) as side:
+            ours.append(time_to(side, f"ours, seed {seed}"))
+        with there.stock(job) as side:
+            theirs.append(time_to(side, f"theirs, seed {seed}"))
+    return Case(statistics.mean(ours), statistics.mean(theirs), "s")
 
 
 def fidelity(scheduler: str, there: Place, quick: bool) -> Case:

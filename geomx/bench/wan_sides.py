@@ -29,6 +29,7 @@ class Job:
     workers: int  # of each party
     model: str
     learning_rate: float
+    seed: int = 1  # of first weights and the order of samples
 
 
 class Side:
@@ -72,7 +73,7 @@ class Side:
             peer.stop()
 
     def _arguments(self, kind: str, job: Job) -> list[str]:
-        return ["-m", "geomx.bench.wan_worker", kind, job.model, str(BATCH), str(job.learning_rate)]
+        return ["-m", "geomx.bench.wan_worker", kind, job.model, str(BATCH), str(job.learning_rate), str(job.seed)]
 
 
 class Stock(Side):

@@ -1,7 +1,7 @@
 """One worker of the wan benchmark, the same code for both sides but for the store that it makes.
 
-python -m geomx.bench.wan_worker ours|stock MODEL BATCH LEARNING_RATE: ours reads its node spec from the first line of
-standard input, stock is told by DMLC_*; as a stock server or scheduler the import of MXNet is all that happens.
+python -m geomx.bench.wan_worker ours|stock MODEL BATCH LEARNING_RATE SEED: ours reads its node spec from the first line
+of standard input, stock is told by DMLC_*; as a stock server or scheduler the import of MXNet is all that happens.
 Commands are lines of JSON: {"steps": n, "way": one of WAYS} -> {"seconds", "loss"}; {"compute": n}, the same without
 synchronising; {"evaluate": true} -> {"accuracy"}.
 """
@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-SEED = 1
 WAYS = ("push, pull", "pushpull")  # the seed's loops; and what MXNet's Trainer calls
 PIXELS = 28
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    kind, size, batch, rate = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    kind, size = sys.argv[1:3]
+    batch, rate, seed = int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
     if kind == "stock":
         if "bool" not in vars(np):
             setattr(np, "bool", np.bool_)  # noqa: B010
         import_module("mxnet")  # serves and ends here, unless this is a worker
-    worker = Worker(kind, size, batch, rate)
+    worker = Worker(kind, size, batch, rate, seed)
     for line in sys.stdin:
         command = json.loads(line)
         try:
@@ -44,7 +44,7 @@ def main() -> None:
 class Worker:
     """A model, its share of the data and a store."""
 
-    def __init__(self, kind: str, size: str, batch: int, rate: float) -> None:
+    def __init__(self, kind: str, size: str, batch: int, rate: float, seed: int) -> None:
         if kind == "ours":
             self._store, spec, self._close = _ours()
             rank, world = spec.world_rank, spec.world
@@ -63,8 +63,8 @@ class Worker:
         self._mx, self._data, self._scale = mx, task.data, 1.0 / world
         local = kind == "ours" and spec.settings["optimizer"] == "none"  # then sums come down, and workers step
         self._updates = local
-        self.model = MxnetAdapter("cpu").model(task, SEED, {"name": "adam", "learning_rate": rate} if local else None)
-        self._batches = task.batches(rank, world, SEED)
+        self.model = MxnetAdapter("cpu").model(task, seed, {"name": "adam", "learning_rate": rate} if local else None)
+        self._batches = task.batches(rank, world, seed)
         self._keys = list(range(len(self.model.names)))
         if rank == 0 and kind == "stock":
             self._store.set_optimizer(mx.optimizer.Adam(learning_rate=rate))

@@ -1,6 +1,7 @@
 """The training loop over a cluster in this process."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -148,7 +149,8 @@ class Rounds:
     """A store that says what was begun and waited for, in order."""
 
     waits_by_itself = False
-    trains, global_rank, gradients_ready_at = True, 1, 0.0
+    trains, global_rank = True, 1
+    gradients_ready_at = values_ready_at = step_began_at = 0.0
 
     def __init__(self):
         self.events = []
@@ -186,3 +188,48 @@ def test_without_overlap_all_rounds_are_over_before_the_next_pass(overlap):
     first, second = three_layers(overlap)
     assert first[3:] == [("wait", "w0"), ("wait", "w1"), ("wait", "w2")]
     assert second[:3] == [("forward", 0), ("forward", 1), ("forward", 2)]
+
+
+class Late(Rounds):
+    """A store whose engine holds the pass back until values that were asked for before have come, as MXNet's does."""
+
+    waits_by_itself = True
+
+    def start_round(self, key, value, out, priority):
+        if key == "w0":
+            self.gradients_ready_at = time.perf_counter()
+        return lambda: None
+
+
+def test_what_the_engine_waits_for_in_the_forward_pass_is_no_computing():
+    task = type("Task", (), {"data": None, "tensors": [("w0", (2,))], "compute_s": 0.0})()
+    store, rows = Late(), []
+    model = framework.Tensors(task, 1, framework._no_step)
+
+    def held(x, y, scale):
+        time.sleep(0.3)
+        store.values_ready_at = time.perf_counter()
+        time.sleep(0.05)
+
+    model.backward = held
+    loop = Loop(store, model, task, lambda kind, row: rows.append(row), on_server=True, scale=1.0, eval_every=0)
+    loop.step(Batch(None, None, 1))
+    assert rows[0]["wait_s"] >= 0.3
+    assert 0.05 <= rows[0]["compute_s"] == pytest.approx(rows[0]["time"] - rows[0]["wait_s"], abs=0.1)
+
+
+def test_waits_between_the_passes_count_once():
+    task = type("Task", (), {"data": None, "tensors": [("w0", (2,))], "compute_s": 0.1})()
+    rows = []
+
+    class Slow(Rounds):
+        def start_round(self, key, value, out, priority):
+            self.gradients_ready_at = time.perf_counter()
+            return lambda: time.sleep(0.2)
+
+    model = framework.Tensors(task, 1, framework._no_step)
+    loop = Loop(Slow(), model, task, lambda kind, row: rows.append(row), on_server=True, scale=1.0, eval_every=0,
+                overlap="none")  # fmt: skip
+    loop.step(Batch(None, None, 1))
+    assert rows[0]["compute_s"] >= 0.1 and rows[0]["wait_s"] >= 0.2
+    assert rows[0]["compute_s"] + rows[0]["wait_s"] <= rows[0]["time"] + 1e-6
