@@ -23,7 +23,7 @@ from geomx.errors import ConfigError
 from geomx.options import shared
 from geomx.plan import Planner
 from geomx.spec import NodeSpec, setting
-from geomx.wan.plan import line_of
+from geomx.wan.line import line_of
 
 MOST_RANK = 2**30
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomx.api import Line
 from geomx.config.network import Access, Network, Pair
-from geomx.config.root import Config
 from geomx.config.topology import CENTRAL, Topology, parties
 from geomx.errors import ConfigError
 from geomx.options import build
@@ -94,17 +92,6 @@ def resolve(network: Network, topology: Topology) -> Wan:
     if trace and any(shares):
         raise ConfigError("network.trace sets the rates of all links; use either it or the shares of single ones")
     return Wan(names, up, down, paths, queues, trace, network.priorities, shares)
-
-
-def line_of(config: Config, party: str) -> Line:
-    """Of a party's node to the central party, or of a server of the central one to the parties, as network= says."""
-    wan = resolve(config.network, config.topology)
-    if party not in wan.parties:
-        return Line()
-    others = [p for p in wan.parties if p != CENTRAL] if party == CENTRAL else [CENTRAL]
-    rate = max(wan.rate(party, other) for other in others)
-    delay_us = max(wan.path(party, other).delay_us + wan.path(other, party).delay_us for other in others)
-    return Line(rate, delay_us / 1e6)
 
 
 def read_trace(file: str) -> tuple[Change, ...]:
