@@ -116,7 +116,7 @@ def test_a_death_while_others_leave_ends_all_nodes(deploy):
 
 def test_a_role_that_never_comes_is_named_by_all(deploy):
     deployment = started(deploy, but=["b.worker0", "a.worker1"], GEOMX_JOIN_S="5")
-    codes = deployment.wait(5 + 12)
+    codes = deployment.wait(5 + 25)
     assert set(codes.values()) == {1}, deployment.story()
     for name in codes:
         assert re.search(r"lacks 1 of [12] workers; here: ", deployment.said(name)), deployment.story()
@@ -124,7 +124,7 @@ def test_a_role_that_never_comes_is_named_by_all(deploy):
 
 def test_a_scheduler_that_never_comes(deploy):
     deployment = started(deploy, but=["global_scheduler"], GEOMX_JOIN_S="5")
-    codes = deployment.wait(5 + 12)
+    codes = deployment.wait(5 + 25)
     assert set(codes.values()) == {1}, deployment.story()
     assert "the scheduler of the WAN at 127.0.0.1:" in deployment.said("a.worker0")
 
