@@ -32,7 +32,7 @@ class CodecSuite:
     sparse: ClassVar[bool] = False  # not every value arrives in the round in which it was given
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     refused_dtypes: ClassVar[tuple[str, ...]] = ("int32", "uint8")
-    not_finite: ClassVar[str] = "kept"  # what NaN becomes: "kept" (NaN), or "zero"; an infinity never comes back as NaN
+    not_finite: ClassVar[str] = "kept"  # what NaN becomes: see geomx.api.Promise
     rounds_to_drain: ClassVar[int] = 0  # after which a residual has left, if nothing new is given
 
     def __init_subclass__(cls) -> None:
@@ -108,6 +108,8 @@ class CodecSuite:
         got = codec.decode(codec.encode(values), 1000, "float32")
         if self.not_finite == "zero":
             assert not got[~is_finite].any(), f"0 expected of NaN and infinities, got {got[~is_finite]}"
+        elif self.not_finite == "finite":
+            assert np.isfinite(got).all(), f"a number expected of NaN and infinities, got {got[~is_finite]}"
         else:
             assert np.isnan(got[3]), f"NaN expected of NaN, got {got[3]}"
         assert not np.isnan(np.delete(got, 3)).any(), "values beside a NaN became NaN"
