@@ -294,6 +294,7 @@ class Line:
 
     bytes_per_s: float = 0.0
     round_trip_s: float = 0.0
+    share_bytes: float = 0.0  # that may be on their way to each peer until some link's queue overflows, all sending
 
 
 class Scheduler:

@@ -5,11 +5,14 @@ Touched by the main thread before start() and by the node's own thread afterward
 
 from geomx.api import Line, Scheduler
 from geomx.config import CENTRAL, Config
+from geomx.config.topology import parties
 from geomx.errors import ConfigError
 from geomx.spec import NodeSpec
-from geomx.wan.plan import resolve
+from geomx.wan.overhead import HEADERS, SEGMENT
+from geomx.wan.plan import Wan, resolve
 
 MOST_RANK = 2**30
+TCP_PAYLOAD = SEGMENT / (SEGMENT + HEADERS)  # of a packet's bytes
 
 
 class Schedulers:
@@ -49,4 +52,18 @@ def line_of(config: Config, party: str) -> Line:
     others = [p for p in wan.parties if p != CENTRAL] if party == CENTRAL else [CENTRAL]
     rate = max(wan.rate(party, other) for other in others)
     delay_us = max(wan.path(party, other).delay_us + wan.path(other, party).delay_us for other in others)
-    return Line(rate, delay_us / 1e6)
+    return Line(rate, delay_us / 1e6, _share_bytes(wan, config, party == CENTRAL, delay_us / 1e6))
+
+
+def _share_bytes(wan: Wan, config: Config, is_down: bool, round_trip_s: float) -> float:
+    """What links and their queues hold of payload, divided among the streams that meet there: of the tightest."""
+    to_servers = config.topology.global_servers
+    members = {p.name: 1 if config.topology.tiers == 2 else p.workers for p in parties(config.topology)}
+    sides = (wan.down, wan.up) if is_down else (wan.up, wan.down)
+    limits = []
+    for name, queue, *rates in zip(wan.parties, wan.queue_bytes, *sides, strict=True):
+        rate = rates[name == CENTRAL]
+        streams = to_servers * (sum(members.values()) if name == CENTRAL else members[name])
+        if rate:
+            limits.append((rate * round_trip_s + queue) / streams * TCP_PAYLOAD)
+    return min(limits, default=0.0)

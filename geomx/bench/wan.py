@@ -12,17 +12,21 @@ MXNet is at its best (over cubic its four flows meet at the server's link again 
 tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers against MXNet's one
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
 best_time_to_accuracy  seconds of training until 90 % of the test set are right for the first time; ours with BEST
-shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper
+shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper; with scheduler=p3,
+                       which keeps what is on its way within the links' queues, so that TCP loses nothing
+deep_fidelity          the same with scheduler=fifo: TCP is given all of a round at once, overflows the queues and
+                       shares the link unevenly. The shaper knows nothing of that
 vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D, in CURVE
-                       (--case curve). Faster links than some hundred Mbit/s the router can't give, so nothing is said
-                       here of networks where two tiers and compression cost more than they save
+                       (--case curve)
+vanilla_loopback, best_loopback   with the large model and no WAN at all: a second tier and compression can only cost
+                       (--case loopback)
 """
 
 import contextlib
 import itertools
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -45,7 +49,8 @@ LARGE, SMALL = "large", "seed"  # 5.0 and 0.18 million parameters
 LEARNING_RATE = 0.001
 GOALS = (0.80, 0.85, 0.90)  # all are told, the last one is the case
 MOST_STEPS = 200
-TURNS, QUICK_TURNS = 5, 2
+TURNS, QUICK_TURNS, LOOPBACK_TURNS = 5, 2, 15
+PARTIES = Hips(parties=[{"name": "a"}, {"name": "b"}])
 # Sparser than this, Adam takes so many more steps that rounds of a shorter time don't make up for it; the first ones
 # decide most, and the small convolutions cost nothing as halves. The optimizer is on the workers: sums stay sparse.
 BEST: dict[str, Any] = {
@@ -74,7 +79,7 @@ def run(quick: bool) -> dict[str, Case]:
     with place(RATE_MBIT, DELAY_MS) as there:
         for name, case in CASES.items():
             keep(name, case(there, quick))
-    for name, measured in curve(quick).items():
+    for name, measured in {**curve(quick), **loopback(quick)}.items():
         keep(name, measured)
     return found
 
@@ -95,14 +100,14 @@ class Place:
 
     @contextlib.contextmanager
     def stock(self, job: Job) -> Iterator[Side]:
-        with _running(Stock(self.router, self.wan, job, next(self.ports))) as side:
+        with running(Stock(self.router, self.wan, job, next(self.ports))) as side:
             side.way = self.way
             yield side
 
     @contextlib.contextmanager
     def ours(self, job: Job, shaped: bool = False, **groups: Any) -> Iterator[Side]:
         router = None if shaped else self.router
-        with _running(Ours(router, self.network, self.wan, job, next(self.ports), **groups)) as side:
+        with running(Ours(router, self.network, self.wan, job, next(self.ports), **groups)) as side:
             yield side
 
     def bytes_of(self, side: Side, steps: int) -> float:
@@ -112,9 +117,8 @@ class Place:
         return (wan_bytes(self.router, self.wan.parties[:-1]) - before) / steps
 
     def choose_way(self, side: Side) -> None:
-        found = side.choose_way()
+        tell_ways(side.choose_way())
         self.way = side.way
-        say("  MXNet: " + ", ".join(f"{way}: {seconds:.3f} s" for way, seconds in found.items()))
 
     def introduce(self) -> None:
         say(f"{self.network.rate_mbit:g} Mbit/s access links, {2 * self.network.delay_ms:g} ms round trip, "
@@ -128,7 +132,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def _running(side: Side) -> Iterator[Side]:
+def running(side: Side) -> Iterator[Side]:
     try:
         side.ready()
         yield side
@@ -139,7 +143,7 @@ def _running(side: Side) -> Iterator[Side]:
 @contextlib.contextmanager
 def place(rate_mbit: float, delay_ms: float, congestion: str = CONGESTION) -> Iterator[Place]:
     network = Network(rate_mbit=rate_mbit, delay_ms=delay_ms)
-    wan = resolve(network, Hips(parties=[{"name": "a"}, {"name": "b"}]))
+    wan = resolve(network, PARTIES)
     router = Router(wan, congestion, 1)
     try:
         made = Place(network, wan, router)
@@ -177,9 +181,10 @@ def best_time_to_accuracy(there: Place, quick: bool) -> Case:
     return Case(ours, theirs, "s")
 
 
-def shaper_fidelity(there: Place, quick: bool) -> Case:
+def fidelity(scheduler: str, there: Place, quick: bool) -> Case:
     job = Job(2, SMALL if quick else LARGE, LEARNING_RATE)
-    with there.ours(job) as real, there.ours(job, shaped=True) as shaped:
+    chosen: dict[str, Any] = {scheduler: {}}
+    with there.ours(job, scheduler=chosen) as real, there.ours(job, shaped=True, scheduler=chosen) as shaped:
         return race(shaped, real, QUICK_TURNS if quick else TURNS)
 
 
@@ -187,7 +192,8 @@ CASES: dict[str, Callable[[Place, bool], Case]] = {
     "tiers_bytes": tiers_bytes,
     "vanilla_iteration": vanilla_iteration,
     "best_time_to_accuracy": best_time_to_accuracy,
-    "shaper_fidelity": shaper_fidelity,
+    "shaper_fidelity": partial(fidelity, "p3"),
+    "deep_fidelity": partial(fidelity, "fifo"),
 }
 
 
@@ -214,7 +220,20 @@ def curve(quick: bool) -> dict[str, Case]:
     return found
 
 
-ALONE: dict[str, Callable[[bool], dict[str, Case]]] = {**{name: partial(alone, name) for name in CASES}, "curve": curve}
+def loopback(quick: bool) -> dict[str, Case]:
+    """Needs no root: there is no network to emulate."""
+    network = Network()
+    job, wan = Job(2, SMALL if quick else LARGE, LEARNING_RATE), resolve(network, PARTIES)
+    with running(Ours(None, network, wan, job)) as vanilla, running(Ours(None, network, wan, job, **BEST)) as best, \
+            running(Stock(None, wan, job)) as theirs:  # fmt: skip
+        tell_ways(theirs.choose_way())
+        turns = QUICK_TURNS if quick else LOOPBACK_TURNS
+        return {"vanilla_loopback": race(vanilla, theirs, turns), "best_loopback": race(best, theirs, turns)}
+
+
+ALONE: dict[str, Callable[[bool], dict[str, Case]]] = {
+    **{name: partial(alone, name) for name in CASES}, "curve": curve, "loopback": loopback
+}  # fmt: skip
 
 
 def race(ours: Side, theirs: Side, turns: int) -> Case:
@@ -226,6 +245,10 @@ def race(ours: Side, theirs: Side, turns: int) -> Case:
     for name, side in (("ours", ours), ("theirs", theirs)):
         say(f"  {name}: {min(times[side]):.3f} to {max(times[side]):.3f} s a round")
     return Case(statistics.median(times[ours]), statistics.median(times[theirs]), "s/round")
+
+
+def tell_ways(found: Mapping[str, float]) -> None:
+    say("  MXNet: " + ", ".join(f"{way}: {seconds:.3f} s" for way, seconds in found.items()))
 
 
 def tell_computing(side: Side, found: Case) -> None:

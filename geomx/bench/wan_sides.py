@@ -1,9 +1,10 @@
-"""Both sides of the wan benchmark as processes in the namespaces of one router, or of ours over the shaper."""
+"""Both sides of the wan benchmark as processes: in the namespaces of one router, or on loopback, where nothing is
+between them or, for ours, the shaper."""
 
 import dataclasses
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,22 +78,23 @@ class Side:
 class Stock(Side):
     """MXNet's own dist_sync: all workers of all parties to one server in the central party."""
 
-    def __init__(self, router: Router, wan: Wan, job: Job, port: int = PORT + 100) -> None:
+    def __init__(self, router: Router | None, wan: Wan, job: Job, port: int = PORT + 100) -> None:
         super().__init__()
         parties = [p for p in wan.parties if p != CENTRAL]
-        common = {"DMLC_PS_ROOT_URI": address(wan, CENTRAL), "DMLC_PS_ROOT_PORT": str(port), "DMLC_NUM_SERVER": "1",
-                  "DMLC_NUM_WORKER": str(job.workers * len(parties))}  # fmt: skip
+        host = _hosts(router, wan)
+        common = {"DMLC_PS_ROOT_URI": host(CENTRAL), "DMLC_PS_ROOT_PORT": str(port if router else free_port()),
+                  "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": str(job.workers * len(parties))}  # fmt: skip
 
         def start(name: str, role: str, party: str) -> Peer:
-            environ = {**common, "DMLC_ROLE": role, "DMLC_NODE_HOST": address(wan, party)}
-            return Peer(f"MXNet's {name}", self._arguments("stock", job), environ, before=router.prefix(party))
+            environ = {**common, "DMLC_ROLE": role, "DMLC_NODE_HOST": host(party)}
+            return Peer(f"MXNet's {name}", self._arguments("stock", job), environ, before=_prefix(router, party))
 
         self.others = [start(role, role, CENTRAL) for role in ("scheduler", "server")]
         self.workers = [start(f"worker {i} of {p}", "worker", p) for p in parties for i in range(job.workers)]
 
 
 class Ours(Side):
-    """Two tiers; in the router's namespaces, or without one on loopback, over the shaper."""
+    """Two tiers; in the router's namespaces, or without one on loopback, over the shaper if `network` says anything."""
 
     def __init__(self, router: Router | None, network: Network, wan: Wan, job: Job, port: int = PORT,
                  **groups: Any) -> None:  # fmt: skip
@@ -103,8 +105,7 @@ class Ours(Side):
         given["network"] = dataclasses.asdict(network)
         config = load({**given, "topology": {"name": "hips", "parties": parties, "observer": "no"}})
         judge(config)
-        host = (lambda p: address(wan, p)) if router else (lambda _: "127.0.0.1")
-        planned = cluster(config, token=secrets.token_hex(8), control="", host=host, log=lambda _: "")
+        planned = cluster(config, token=secrets.token_hex(8), control="", host=_hosts(router, wan), log=lambda _: "")
         ports = {domain: port + i if router else free_port() for i, domain in enumerate(planned.schedulers)}
         self._folder = tempfile.TemporaryDirectory(prefix="geomx-bench-")
         links = "" if router else self._links(wan)
@@ -113,7 +114,7 @@ class Ours(Side):
         for spec in specs:
             is_worker = spec.role == "worker"
             arguments = self._arguments("ours", job) if is_worker else ["-m", "geomx.node", "-"]
-            peer = Peer(f"our {spec.title}", arguments, {}, spec.to_json(), router.prefix(spec.party) if router else ())
+            peer = Peer(f"our {spec.title}", arguments, {}, spec.to_json(), _prefix(router, spec.party))
             (self.workers if is_worker else self.others).append(peer)
 
     def stop(self) -> None:
@@ -124,6 +125,15 @@ class Ours(Side):
         file = str(Path(self._folder.name) / "links")
         _core.make_wan_links(file, len(wan.parties))
         return file
+
+
+def _hosts(router: Router | None, wan: Wan) -> Callable[[str], str]:
+    """party -> address of its nodes"""
+    return (lambda party: address(wan, party)) if router else (lambda _: "127.0.0.1")
+
+
+def _prefix(router: Router | None, party: str) -> Sequence[str]:
+    return router.prefix(party) if router else ()
 
 
 def _at(spec: NodeSpec, port: int, links: str) -> NodeSpec:

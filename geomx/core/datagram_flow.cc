@@ -10,13 +10,9 @@ namespace {
 constexpr uint64_t kReorder = 8;           // packets that may overtake one before it counts as lost
 constexpr uint64_t kGranularityUs = 1000;  // of timers
 constexpr uint64_t kBurstUs = 1000;        // sent at once where time was lost
-constexpr uint64_t kAckDelayUs = 2000;
-constexpr int kAckEvery = 4;
-constexpr size_t kAckRangesKept = 256;
 constexpr uint64_t kLeastQueue = 32 * 1024, kQueueUs = 4000;
 constexpr uint64_t kStuckUs = 4'000'000;
 constexpr uint64_t kInitialRttUs = 100'000, kMaxTimeoutUs = 1'000'000;
-constexpr uint64_t kMaxIncoming[2] = {uint64_t(16) << 20, uint64_t(512) << 20};  // memory of halves: lossy, reliable
 
 }  // namespace
 
@@ -24,7 +20,7 @@ DatagramFlow::DatagramFlow(uint64_t key, size_t max_packet, Transmit transmit, D
     : key_(key),
       max_packet_(max_packet),
       transmit_(std::move(transmit)),
-      deliver_(std::move(deliver)),
+      inbox_(std::move(deliver)),
       congestion_(max_packet) {}
 
 void DatagramFlow::set_max_packet(size_t bytes) {
@@ -78,7 +74,7 @@ bool DatagramFlow::may_send(uint64_t now_us) const {
 }
 
 void DatagramFlow::run(uint64_t now_us) {
-  if (ack_due_us_ != 0 && ack_due_us_ <= now_us) send_ack(now_us);
+  if (inbox_.ack_due_us() != 0 && inbox_.ack_due_us() <= now_us) send_ack(now_us);
   if (loss_timer_us_ != 0 && loss_timer_us_ <= now_us) detect_losses(now_us);
   if (!in_flight_.empty() && now_us >= last_sent_us_ + timeout_us()) on_timeout(now_us);
   if (next_send_us_ + kBurstUs < now_us) next_send_us_ = now_us - kBurstUs;
@@ -141,12 +137,8 @@ void DatagramFlow::fill_new(Packet* packet, Sent* sent, size_t* room) {
     queued_bytes_ -= size;
     if (next.sent < next.flat.size()) return;
     // The views need the bytes until the packet is written; a reliable message keeps its own.
-    if (next.channel == 0) {
-      queue_.pop_front();
-    } else {
-      sent_lossy_.push_back(std::move(next.flat));
-      queue_.pop_front();
-    }
+    if (next.channel != 0) sent_lossy_.push_back(std::move(next.flat));
+    queue_.pop_front();
   }
 }
 
@@ -238,7 +230,7 @@ std::vector<Message> DatagramFlow::take_unacknowledged() {
 uint64_t DatagramFlow::next_us() const {
   uint64_t next = 0;
   const auto at = [&next](uint64_t when_us) { next = next == 0 ? when_us : std::min(next, when_us); };
-  if (ack_due_us_ != 0) at(ack_due_us_);
+  if (inbox_.ack_due_us() != 0) at(inbox_.ack_due_us());
   if (loss_timer_us_ != 0) at(loss_timer_us_);
   if (!in_flight_.empty()) at(last_sent_us_ + timeout_us());
   if ((!queue_.empty() || !again_.empty()) && in_flight_bytes_ + max_packet_ <= congestion_.window())
@@ -329,94 +321,29 @@ void DatagramFlow::lose(std::map<uint64_t, Sent>::iterator packet) {
   in_flight_.erase(packet);
 }
 
+void DatagramFlow::send_ack(uint64_t now_us) {
+  std::optional<Packet> packet = inbox_.acknowledge(now_us);
+  if (!packet) return;
+  packet->key = key_;
+  const std::vector<uint8_t> datagram = write_packet(*packet);
+  ++figures_.packets;
+  figures_.bytes += datagram.size();
+  transmit_(0, datagram);
+}
+
 // ---- receiving -----------------------------------------------------------------------------------------------------
 
 void DatagramFlow::take_data(const Packet& packet, uint64_t now_us) {
   last_heard_us_ = now_us;
-  if (received_.contains(packet.number)) {
-    ++figures_.doubles;
-    ack_due_us_ = now_us;
-    return;
-  }
-  for (const Chunk& chunk : packet.chunks)
-    if (is_crowded(packet.channel, chunk)) return;  // not acknowledged: a reliable one comes again
-  const bool is_in_order = packet.number == received_.end() || received_.count() == 0;
-  if (packet.number >= received_.end()) largest_us_ = now_us;
-  received_.add(packet.number, packet.number + 1);
-  received_.forget_below(kAckRangesKept);
-  ++unacknowledged_;
-  const uint64_t due_us = is_in_order && unacknowledged_ < kAckEvery ? now_us + kAckDelayUs : now_us;
-  ack_due_us_ = ack_due_us_ == 0 ? due_us : std::min(ack_due_us_, due_us);
-  for (const Chunk& chunk : packet.chunks)
-    if (!take_chunk(packet.channel, chunk)) ++figures_.malformed;
+  inbox_.take(packet, now_us);
 }
 
-// Memory for messages that are not whole is bounded. Of lossy ones the oldest make room.
-bool DatagramFlow::is_crowded(uint8_t channel, const Chunk& chunk) {
-  const bool is_reliable = channel == 0;
-  auto& halves = incoming_[is_reliable];
-  if (chunk.size == chunk.total || halves.count(chunk.message) != 0) return false;
-  uint64_t& bytes = incoming_bytes_[is_reliable];
-  while (!is_reliable && !halves.empty() && bytes + chunk.total > kMaxIncoming[0]) {
-    bytes -= halves.begin()->second.flat.size();
-    halves.erase(halves.begin());
-  }
-  if (bytes + chunk.total <= kMaxIncoming[is_reliable]) return false;
-  ++figures_.crowded;
-  return true;
-}
-
-bool DatagramFlow::take_chunk(uint8_t channel, const Chunk& chunk) {
-  const bool is_reliable = channel == 0;
-  if (is_reliable && complete_.contains(chunk.message)) return true;
-  auto& halves = incoming_[is_reliable];
-  auto found = halves.find(chunk.message);
-  if (found == halves.end()) {
-    if (chunk.size == chunk.total) {
-      if (is_reliable) complete_.add(chunk.message, chunk.message + 1);
-      deliver(channel, Bytes::copy(chunk.data, chunk.size));
-      return true;
-    }
-    found = halves.emplace(chunk.message, Incoming{Bytes::allocate(size_t(chunk.total)), {}, channel}).first;
-    incoming_bytes_[is_reliable] += chunk.total;
-  }
-  Incoming& half = found->second;
-  if (half.flat.size() != chunk.total || half.channel != channel) return false;
-  std::memcpy(half.flat.writable() + chunk.offset, chunk.data, chunk.size);
-  half.received.add(chunk.offset, chunk.offset + chunk.size);
-  if (half.received.count() != chunk.total) return true;
-  const Bytes whole = std::move(half.flat);
-  incoming_bytes_[is_reliable] -= chunk.total;
-  halves.erase(found);
-  if (is_reliable) complete_.add(chunk.message, chunk.message + 1);
-  deliver(channel, whole);
-  return true;
-}
-
-void DatagramFlow::deliver(uint8_t channel, const Bytes& flat) {
-  std::optional<Message> message = unflatten(flat);
-  if (!message) {
-    ++figures_.malformed;
-    return;
-  }
-  deliver_(channel, std::move(*message));
-}
-
-void DatagramFlow::send_ack(uint64_t now_us) {
-  ack_due_us_ = 0;
-  unacknowledged_ = 0;
-  if (received_.count() == 0) return;
-  Packet packet;
-  packet.kind = PacketKind::ack;
-  packet.key = key_;
-  packet.delay_us = now_us - largest_us_;
-  const auto& all = received_.all();
-  for (auto range = all.rbegin(); range != all.rend() && packet.ranges.size() < kMaxAckRanges; ++range)
-    packet.ranges.emplace_back(range->first, range->second);
-  const std::vector<uint8_t> datagram = write_packet(packet);
-  ++figures_.packets;
-  figures_.bytes += datagram.size();
-  transmit_(0, datagram);
+DatagramFlow::Figures DatagramFlow::figures() const {
+  Figures all = figures_;
+  all.doubles = inbox_.figures().doubles;
+  all.malformed += inbox_.figures().malformed;
+  all.crowded = inbox_.figures().crowded;
+  return all;
 }
 
 }  // namespace geomx

@@ -11,6 +11,7 @@
 
 #include "congestion.h"
 #include "datagram.h"
+#include "datagram_inbox.h"
 #include "ranges.h"
 
 namespace geomx {
@@ -18,12 +19,12 @@ namespace geomx {
 class DatagramFlow {
  public:
   using Transmit = std::function<void(uint8_t channel, const std::vector<uint8_t>& datagram)>;
-  using Deliver = std::function<void(uint8_t channel, Message message)>;
+  using Deliver = DatagramInbox::Deliver;
   struct Figures {
     uint64_t packets = 0, bytes = 0;  // sent, with acknowledgements
     uint64_t lost_packets = 0, lost_lossy_packets = 0;
     uint64_t repeated_bytes = 0;
-    uint64_t doubles = 0, malformed = 0, crowded = 0;  // taken: known already; not a message; no memory for it
+    uint64_t doubles = 0, malformed = 0, crowded = 0;  // taken, as of the inbox
   };
 
   // `key`: to be shown to the other end.
@@ -48,7 +49,7 @@ class DatagramFlow {
   bool is_stuck(uint64_t now_us) const;
   // Reliable messages that are not acknowledged, whole; the flow forgets them.
   std::vector<Message> take_unacknowledged();
-  const Figures& figures() const { return figures_; }
+  Figures figures() const;
   const Congestion& congestion() const { return congestion_; }
 
  private:
@@ -73,11 +74,6 @@ class DatagramFlow {
     uint64_t delivered, delivered_us, first_sent_us;
     std::vector<Piece> pieces;  // reliable ones
   };
-  struct Incoming {
-    Bytes flat;
-    Ranges received;
-    uint8_t channel;
-  };
 
   bool may_send(uint64_t now_us) const;
   bool send_one(uint64_t now_us);
@@ -94,18 +90,14 @@ class DatagramFlow {
   uint64_t timeout_us() const;
   void update_rtt(uint64_t rtt_us);
   void send_ack(uint64_t now_us);
-  bool take_chunk(uint8_t channel, const Chunk& chunk);
-  bool is_crowded(uint8_t channel, const Chunk& chunk);
-  void deliver(uint8_t channel, const Bytes& flat);
 
   uint64_t key_;
   size_t max_packet_;
   Transmit transmit_;
-  Deliver deliver_;
+  DatagramInbox inbox_;
   Figures figures_;
   Congestion congestion_;
 
-  // Sending.
   std::deque<Queued> queue_;
   uint64_t queued_bytes_ = 0;
   std::deque<Piece> again_;
@@ -120,15 +112,6 @@ class DatagramFlow {
   uint64_t largest_acknowledged_ = 0, loss_timer_us_ = 0;
   uint64_t srtt_us_ = 0, rttvar_us_ = 0;
   int timeouts_ = 0;
-
-  // Receiving.
-  Ranges received_;  // packets
-  uint64_t largest_us_ = 0;
-  int unacknowledged_ = 0;
-  uint64_t ack_due_us_ = 0;
-  std::map<uint64_t, Incoming> incoming_[2];  // lossy, reliable
-  uint64_t incoming_bytes_[2] = {0, 0};
-  Ranges complete_;  // reliable messages
 };
 
 }  // namespace geomx

@@ -342,7 +342,7 @@ std::map<std::string, double> DatagramTransport::figures() const {
   if (num_channels_ == 0) return out;
   for (const auto& [peer, session] : sessions_) {
     if (!session->flow) continue;
-    const DatagramFlow::Figures& f = session->flow->figures();
+    const DatagramFlow::Figures f = session->flow->figures();
     out["datagrams.sent"] += double(f.packets);
     out["datagrams.bytes"] += double(f.bytes);
     out["datagrams.lost"] += double(f.lost_packets);

@@ -47,6 +47,8 @@ Link::Link(Reactor& reactor, Transport& transport, Tier tier, Counters& counters
   reactor_.at_turn_end([this] { pump(); });
 }
 
+// ---- what is given -------------------------------------------------------------------------------------------------
+
 void Link::set_peer(NodeId node, PeerId peer) {
   node_of_[peer] = node.packed();
   Peer& entry = peers_[node.packed()];
@@ -72,7 +74,7 @@ void Link::send(NodeId to, Frame frame) {
   Peer* const peer = peer_of(to);
   if (peer == nullptr)
     return refuse("nothing is known of the node that a " + std::string(name_of(frame.kind)) + " is for");
-  peer->urgent.push_back(std::move(frame));
+  peer->queue.push_urgent(std::move(frame));
   mark(to.packed(), *peer);
 }
 
@@ -87,25 +89,18 @@ void Link::send_to_peer(PeerId peer, Frame frame) {
 
 void Link::send_ranked(NodeId to, Frame frame, int64_t rank, uint8_t channel, uint64_t wait_us) {
   if (to.packed() == self_) return send(to, std::move(frame));
-  Peer* const known = peer_of(to);
-  if (known == nullptr) return refuse("nothing is known of the node that a part is for");
-  Peer& peer = *known;
-  Heap& heap = channel == 0 ? peer.ranked : peer.lossy[channel];
-  if (channel != 0) {
-    peer.lossy_orders.insert(next_order_);
-    peer.has_new_lossy = peer.has_new_lossy || wait_us != 0;
-  }
+  Peer* const peer = peer_of(to);
+  if (peer == nullptr) return refuse("nothing is known of the node that a part is for");
   const int64_t since_ns = is_traced(frame) ? Trace::now_ns() : 0;
-  heap.push_back(Queued{rank, next_order_++, std::move(frame), wait_us, 0, since_ns});
-  std::push_heap(heap.begin(), heap.end());
-  mark(to.packed(), peer);
+  peer->queue.push_ranked(channel, std::move(frame), rank, wait_us, since_ns);
+  mark(to.packed(), *peer);
 }
 
 void Link::send_trailing(NodeId to, Frame frame) {
   if (to.packed() == self_) return send(to, std::move(frame));
   auto found = peers_.find(to.packed());
   if (found == peers_.end()) return refuse("nothing is known of the node that the end of a round is for");
-  found->second.trailing.push_back(Queued{0, next_order_++, std::move(frame)});
+  found->second.queue.push_trailing(std::move(frame));
   mark(to.packed(), found->second);
 }
 
@@ -117,9 +112,7 @@ Bytes Link::allocate(NodeId to, size_t size) {
 
 bool Link::is_idle() const {
   for (const auto& [node, peer] : peers_)
-    if (!peer.urgent.empty() || !peer.ranked.empty() || !peer.lossy_orders.empty() || !peer.trailing.empty() ||
-        !peer.unacked.empty())
-      return false;
+    if (!peer.queue.is_empty() || !peer.unacked.empty()) return false;
   return true;
 }
 
@@ -127,6 +120,8 @@ uint64_t Link::in_flight_bytes(NodeId to) const {
   auto found = peers_.find(to.packed());
   return found == peers_.end() ? 0 : found->second.in_flight_bytes;
 }
+
+// ---- what leaves ---------------------------------------------------------------------------------------------------
 
 void Link::mark(uint32_t node, Peer& peer) {
   if (peer.is_dirty) return;
@@ -142,7 +137,7 @@ void Link::pump() {
     peer.is_dirty = false;
     if (!peer.is_connected) continue;
     pump_peer(peer);
-    if (!peer.lossy_orders.empty()) watch_expiry(node, peer);
+    if (peer.queue.has_lossy()) watch_expiry(node, peer);
   }
 }
 
@@ -150,24 +145,17 @@ void Link::pump() {
 // and last the ends of what was droppable. Where there are datagrams, control goes apart from them.
 void Link::pump_peer(Peer& peer) {
   std::vector<Frame> control;
-  if (!peer.to_ack.empty() && (peer.is_ack_due || !peer.urgent.empty() || !peer.ranked.empty())) {
-    Writer ids;
-    for (uint64_t id : peer.to_ack) ids.varint(id);
-    control.emplace_back(FrameKind::ack).body = ids.finish();
-    peer.to_ack.clear();
-    peer.to_ack_bytes = 0;
-    peer.is_ack_due = false;
-  }
-  for (Frame& frame : peer.urgent) control.push_back(std::move(frame));
-  peer.urgent.clear();
+  if (!peer.to_ack.empty() && (peer.is_ack_due || peer.queue.has_urgent() || peer.queue.has_ranked()))
+    control.push_back(take_due_acks(peer));
+  for (Frame& frame : peer.queue.take_urgent()) control.push_back(std::move(frame));
   if (transport_.max_datagram(peer.id) != 0 && !control.empty()) {
     transmit(peer, 0, std::move(control), false);
     control.clear();
   }
-  drop_expired(peer);
+  if (peer.queue.has_lossy()) drop_late(peer);
   pump_ranked(peer, std::move(control));
-  if (peer.ranked.empty() && !is_behind_reliable(peer)) {
-    start_waits(peer);
+  if (!peer.queue.has_ranked() && !is_behind_reliable(peer)) {
+    peer.queue.start_waits(reactor_.now_us());
     pump_lossy(peer);
   }
   pump_trailing(peer);
@@ -183,9 +171,9 @@ bool Link::is_behind_reliable(const Peer& peer) const {
 void Link::pump_ranked(Peer& peer, std::vector<Frame> bundle) {
   bool carries_parts = false;
   size_t bytes = 0;
-  while (!peer.ranked.empty()) {
+  while (peer.queue.has_ranked()) {
     const size_t room = transport_.room(peer.id, kBulk);
-    const size_t size = peer.ranked.front().frame.body.size() + 16;
+    const size_t size = peer.queue.ranked().front().frame.body.size() + 16;
     const uint64_t in_flight = peer.in_flight_bytes + bytes;
     if (room <= bytes) break;
     if (in_flight != 0 && in_flight + size > peer.credit.bytes(credit_rule_)) {
@@ -199,7 +187,7 @@ void Link::pump_ranked(Peer& peer, std::vector<Frame> bundle) {
       carries_parts = false;
       continue;
     }
-    bundle.push_back(pop(peer.ranked, peer));
+    bundle.push_back(pop(peer, 0));
     bytes += size;
     carries_parts = true;
   }
@@ -209,7 +197,7 @@ void Link::pump_ranked(Peer& peer, std::vector<Frame> bundle) {
 // Without lossy channels they take the reliable way, a little at a time.
 void Link::pump_lossy(Peer& peer) {
   const size_t max_bytes = transport_.max_datagram(peer.id);
-  for (auto& [channel, frames] : peer.lossy) {
+  for (const auto& [channel, frames] : peer.queue.lossy()) {
     while (!frames.empty()) {
       if (transport_.room(peer.id, channel) == 0) break;
       if (max_bytes != 0) {
@@ -219,14 +207,14 @@ void Link::pump_lossy(Peer& peer) {
       const uint64_t size = frames.front().frame.body.size() + 16;
       if (peer.in_flight_bytes != 0 && peer.in_flight_bytes + size > kStreamLossyBytes) return;
       std::vector<Frame> one;
-      one.push_back(pop_lossy(peer, frames));
+      one.push_back(pop(peer, channel));
       transmit(peer, kBulk, std::move(one), true);
     }
   }
 }
 
 // As many parts of about the same rank as one datagram holds: they are lost together.
-void Link::pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_bytes) {
+void Link::pump_datagram(Peer& peer, uint8_t channel, const SendQueue::Heap& frames, size_t max_bytes) {
   std::vector<Frame> bundle;
   size_t bytes = kMessageHeader;
   while (!frames.empty()) {
@@ -234,54 +222,29 @@ void Link::pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_b
     const size_t size = frame_overhead(next) + next.body.size();
     if (!bundle.empty() && bytes + size > max_bytes) break;
     bytes += size;
-    bundle.push_back(pop_lossy(peer, frames));
+    bundle.push_back(pop(peer, channel));
   }
   transmit(peer, channel, std::move(bundle), false);
 }
 
 void Link::pump_trailing(Peer& peer) {
-  while (!peer.trailing.empty() &&
-         (peer.lossy_orders.empty() || *peer.lossy_orders.begin() > peer.trailing.front().order)) {
+  for (Frame frame; peer.queue.pop_trailing(&frame);) {
     std::vector<Frame> one;
-    one.push_back(std::move(peer.trailing.front().frame));
-    peer.trailing.pop_front();
+    one.push_back(std::move(frame));
     transmit(peer, kBulk, std::move(one), true);
   }
 }
 
-void Link::start_waits(Peer& peer) {
-  if (!peer.has_new_lossy) return;
-  peer.has_new_lossy = false;
-  const uint64_t now_us = reactor_.now_us();
-  for (auto& [channel, frames] : peer.lossy)
-    for (Queued& queued : frames)
-      if (queued.wait_us != 0 && queued.deadline_us == 0) queued.deadline_us = now_us + queued.wait_us;
-}
-
-void Link::drop_expired(Peer& peer) {
-  if (peer.lossy_orders.empty()) return;
-  const uint64_t now_us = reactor_.now_us();
-  for (auto& [channel, frames] : peer.lossy) {
-    const auto is_late = [&](const Queued& queued) {
-      if (queued.deadline_us == 0 || queued.deadline_us > now_us) return false;
-      peer.lossy_orders.erase(queued.order);
-      ++counters_.of(tier_).dropped_parts;
-      ++counters_.of(tier_).of_key(queued.frame.key).dropped_parts;
-      return true;
-    };
-    const auto end = std::remove_if(frames.begin(), frames.end(), is_late);
-    if (end == frames.end()) continue;
-    frames.erase(end, frames.end());
-    std::make_heap(frames.begin(), frames.end());
-  }
+void Link::drop_late(Peer& peer) {
+  peer.queue.drop_late(reactor_.now_us(), [this](const Frame& frame) {
+    ++counters_.of(tier_).dropped_parts;
+    ++counters_.of(tier_).of_key(frame.key).dropped_parts;
+  });
 }
 
 // What waits is looked at again when the first of it is late.
 void Link::watch_expiry(uint32_t node, Peer& peer) {
-  uint64_t first_us = 0;
-  for (const auto& [channel, frames] : peer.lossy)
-    for (const Queued& queued : frames)
-      if (queued.deadline_us != 0 && (first_us == 0 || queued.deadline_us < first_us)) first_us = queued.deadline_us;
+  const uint64_t first_us = peer.queue.first_deadline_us();
   if (first_us == 0 || (peer.expiry_us != 0 && peer.expiry_us <= first_us)) return;
   peer.expiry_us = first_us;
   reactor_.at(first_us, [this, node] {
@@ -291,23 +254,15 @@ void Link::watch_expiry(uint32_t node, Peer& peer) {
   });
 }
 
-Frame Link::pop_lossy(Peer& peer, Heap& heap) {
-  peer.lossy_orders.erase(heap.front().order);
-  return pop(heap, peer);
-}
-
-Frame Link::pop(Heap& heap, const Peer& peer) {
-  std::pop_heap(heap.begin(), heap.end());
-  Frame frame = std::move(heap.back().frame);
-  const int64_t since_ns = heap.back().since_ns;
-  heap.pop_back();
-  if (since_ns != 0) {
-    TraceEvent event = event_of(TraceKind::queue, frame, node_of_[peer.id]);
-    event.begin_ns = since_ns;
+Frame Link::pop(Peer& peer, uint8_t channel) {
+  SendQueue::Queued first = peer.queue.pop(channel);
+  if (first.since_ns != 0) {
+    TraceEvent event = event_of(TraceKind::queue, first.frame, node_of_[peer.id]);
+    event.begin_ns = first.since_ns;
     event.end_ns = Trace::now_ns();
     trace_->add(event);
   }
-  return frame;
+  return std::move(first.frame);
 }
 
 bool Link::is_traced(const Frame& frame) const {
@@ -323,30 +278,14 @@ TraceEvent Link::event_of(TraceKind kind, const Frame& frame, uint32_t node) con
 // Each frame's own bytes go to its account; the message's header and framing to that of its first tensor frame.
 void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged) {
   Header header{self_, acknowledged ? next_message_++ : 0};
-  TierCounters& c = counters_.of(tier_);
   Account header_account = Account::control;
   uint64_t counted = 0;
   for (const Frame& frame : frames) {
-    const Account account = account_of(frame);
-    if (header_account == Account::control) header_account = account;
-    const Flow flow{account == Account::control ? kNoKey : frame.key,
-                    account,
-                    frame.codec,
-                    1,
-                    frame.body.size(),
-                    frame_overhead(frame)};
-    counted += flow.payload_bytes + flow.framing_bytes;
-    count(peer, flow);
-    if (account == Account::up) {
-      c.up_payload_bytes += frame.body.size();
-      if (frame.kind == FrameKind::push) c.up_payload_by_codec[frame.codec] += frame.body.size();
-    } else if (account == Account::down) {
-      c.down_payload_bytes += frame.body.size();
-      c.down_payload_by_codec[frame.codec] += frame.body.size();
-    }
+    if (header_account == Account::control) header_account = account_of(frame);
+    counted += count_frame(peer, frame);
   }
   // Where rates are measured, an acknowledgement that waits would count as time on the way.
-  header.is_ack_awaited = acknowledged && (delivered_ || !peer.ranked.empty() || !peer.lossy_orders.empty() ||
+  header.is_ack_awaited = acknowledged && (delivered_ || peer.queue.has_ranked() || peer.queue.has_lossy() ||
                                            peer.in_flight_bytes + counted > peer.credit.bytes(credit_rule_) / 2);
   Message message = pack(header, std::move(frames));
   if (acknowledged) {
@@ -354,10 +293,26 @@ void Link::transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool
     peer.unacked[header.id] = {message.size(), reactor_.now_us()};
     peer.in_flight_bytes += message.size();
   }
-  ++c.messages;
+  ++counters_.of(tier_).messages;
   count(peer, {kNoKey, header_account, 0, 0, 0,
                message.size() + transport_.overhead_to(peer.id, channel, message) - counted});
   transport_.send(peer.id, channel, std::move(message));
+}
+
+// How many bytes they are.
+uint64_t Link::count_frame(Peer& peer, const Frame& frame) {
+  const Account account = account_of(frame);
+  const uint32_t key = account == Account::control ? kNoKey : frame.key;
+  count(peer, {key, account, frame.codec, 1, frame.body.size(), frame_overhead(frame)});
+  TierCounters& c = counters_.of(tier_);
+  if (account == Account::up) {
+    c.up_payload_bytes += frame.body.size();
+    if (frame.kind == FrameKind::push) c.up_payload_by_codec[frame.codec] += frame.body.size();
+  } else if (account == Account::down) {
+    c.down_payload_bytes += frame.body.size();
+    c.down_payload_by_codec[frame.codec] += frame.body.size();
+  }
+  return frame.body.size() + frame_overhead(frame);
 }
 
 void Link::count(Peer& peer, const Flow& flow) {
@@ -366,6 +321,8 @@ void Link::count(Peer& peer, const Flow& flow) {
   *totals[size_t(flow.account)] += flow.payload_bytes + flow.framing_bytes;
   peer.flows.add(flow);
 }
+
+// ---- what arrives --------------------------------------------------------------------------------------------------
 
 void Link::take(PeerId from, uint8_t, Message message) {
   Header header;
@@ -414,6 +371,17 @@ void Link::acknowledge(uint32_t node, const Header& header, size_t bytes) {
   reactor_.after(kAckDelayUs, [this] { hasten_acks(); });
 }
 
+Frame Link::take_due_acks(Peer& peer) {
+  Writer ids;
+  for (uint64_t id : peer.to_ack) ids.varint(id);
+  peer.to_ack.clear();
+  peer.to_ack_bytes = 0;
+  peer.is_ack_due = false;
+  Frame frame(FrameKind::ack);
+  frame.body = ids.finish();
+  return frame;
+}
+
 void Link::hasten_acks() {
   is_ack_timer_set_ = false;
   for (auto& [node, peer] : peers_) {
@@ -434,7 +402,7 @@ void Link::take_acks(Peer& peer, const Frame& frame) {
     peer.credit.on_delivered(sent.bytes, sent.at_us, reactor_.now_us());
     if (delivered_) delivered_(node_at(peer.id), sent.bytes, sent.at_us);
   }
-  if (!peer.ranked.empty() || !peer.lossy_orders.empty()) mark(node_of_[peer.id], peer);
+  if (peer.queue.has_ranked() || peer.queue.has_lossy()) mark(node_of_[peer.id], peer);
 }
 
 NodeId Link::node_at(PeerId peer) const {

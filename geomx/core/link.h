@@ -1,11 +1,9 @@
-// A node's end of one domain: queues frames for each peer by rank, keeps the bytes in flight within the credit, packs
-// what is ready for a peer into one message, takes in what arrives and returns its credit. Lives on the node's
+// A node's end of one domain: queues frames for each peer (send_queue.h), keeps the bytes in flight within the credit,
+// packs what is ready for a peer into one message, takes in what arrives and returns its credit. Lives on the node's
 // reactor. Doesn't know keys' values, rounds or membership: it moves frames between NodeIds.
 #pragma once
-#include <deque>
 #include <functional>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "flows.h"
 #include "policies.h"
 #include "reactor.h"
+#include "send_queue.h"
 #include "trace.h"
 #include "transport.h"
 #include "wire.h"
@@ -76,26 +75,11 @@ class Link {
   void stop_acknowledging() { acknowledges_ = false; }
 
  private:
-  struct Queued {
-    int64_t rank;
-    uint64_t order;
-    Frame frame;
-    uint64_t wait_us = 0, deadline_us = 0;
-    int64_t since_ns = 0;  // 0: not traced
-    // For heaps: whoever leaves later is less.
-    bool operator<(const Queued& other) const { return rank != other.rank ? rank < other.rank : order > other.order; }
-  };
-  using Heap = std::vector<Queued>;
   struct Peer {
     PeerId id = 0;
     bool is_connected = false;  // else what is sent waits until it is
-    std::vector<Frame> urgent;  // acknowledgements and control
-    Heap ranked;
-    std::map<uint8_t, Heap> lossy;    // channel -> frames
-    std::set<uint64_t> lossy_orders;  // of the frames in it
-    std::deque<Queued> trailing;
-    bool has_new_lossy = false;  // some whose wait has not begun
-    uint64_t expiry_us = 0;      // when frames that wait are looked at again
+    SendQueue queue;
+    uint64_t expiry_us = 0;  // when frames that wait are looked at again
     struct Sent {
       uint64_t bytes, at_us;
     };
@@ -111,6 +95,7 @@ class Link {
 
   void take(PeerId from, uint8_t channel, Message message);
   void acknowledge(uint32_t node, const Header& header, size_t bytes);
+  Frame take_due_acks(Peer& peer);
   void hasten_acks();
   void take_acks(Peer& peer, const Frame& frame);
   void mark(uint32_t node, Peer& peer);
@@ -119,16 +104,15 @@ class Link {
   void pump_ranked(Peer& peer, std::vector<Frame> bundle);
   bool is_behind_reliable(const Peer& peer) const;
   void pump_lossy(Peer& peer);
-  void pump_datagram(Peer& peer, uint8_t channel, Heap& frames, size_t max_bytes);
+  void pump_datagram(Peer& peer, uint8_t channel, const SendQueue::Heap& frames, size_t max_bytes);
   void pump_trailing(Peer& peer);
-  void start_waits(Peer& peer);
-  void drop_expired(Peer& peer);
+  void drop_late(Peer& peer);
   void watch_expiry(uint32_t node, Peer& peer);
-  Frame pop_lossy(Peer& peer, Heap& heap);
   void transmit(Peer& peer, uint8_t channel, std::vector<Frame> frames, bool acknowledged);
-  Frame pop(Heap& heap, const Peer& peer);
+  Frame pop(Peer& peer, uint8_t channel);
   bool is_traced(const Frame& frame) const;
   TraceEvent event_of(TraceKind kind, const Frame& frame, uint32_t node) const;
+  uint64_t count_frame(Peer& peer, const Frame& frame);
   void count(Peer& peer, const Flow& flow);
   void refuse(const std::string& why);
   Peer* peer_of(NodeId to);
@@ -146,7 +130,7 @@ class Link {
   OnReceived received_;
   std::function<void(NodeId)> unknown_;
   CreditRule credit_rule_;
-  uint64_t next_order_ = 0, next_message_ = 1;
+  uint64_t next_message_ = 1;
   bool acknowledges_ = true;
   bool is_ack_timer_set_ = false;
   std::unordered_map<uint32_t, Peer> peers_;      // NodeId -> queue

@@ -4,8 +4,9 @@ import pytest
 
 from geomx.config import judge, load
 from geomx.config.network import Network
-from geomx.config.topology import Hips
+from geomx.config.topology import CENTRAL, Hips
 from geomx.errors import ConfigError, Forbidden
+from geomx.schedulers import line_of
 from geomx.wan.plan import resolve
 from geomx.wan.selftest import Expected, Measured, report, text
 from geomx.wan.shaper import paths_to_test
@@ -116,3 +117,22 @@ def test_the_self_test_takes_one_path_of_each_kind_and_says_what_is_off():
     assert report("a", "b", swaying, Measured(12.5e6, 20_700, None))["ok"]
     assert not report("a", "b", swaying, Measured(12.5e6, 17_000, None))["ok"]
     assert text(report("a", "b", expected, Measured(1e6, 25_000, None))).endswith("NOT AS ASKED FOR")
+
+
+@pytest.mark.parametrize(
+    ("topology", "network", "share"),
+    [
+        ({"name": "hips", "parties": 2}, {}, 1_250_000 / 2),
+        ({"name": "hips", "parties": 8}, {}, 1_250_000 / 8),
+        ({"name": "hips", "parties": 2, "global_servers": 2}, {}, 1_250_000 / 4),
+        ({"name": "flat", "parties": 2, "workers": 3}, {}, 1_250_000 / 6),
+        ({"name": "hips", "parties": 2}, {"access": {"central": {"rate_mbit": 400.0, "down_mbit": 400.0}}}, 1_250_000),
+        ({"name": "hips", "parties": 2}, {"queue_ms": 150.0}, (625_000 + 1_875_000) / 2),
+        ({"name": "hips", "parties": 2}, {"rate_mbit": 0.0}, 0),
+    ],
+)
+@pytest.mark.parametrize("party", ["party0", CENTRAL])
+def test_streams_that_meet_at_a_link_share_what_it_and_its_queue_hold(topology, network, share, party):
+    network = {"rate_mbit": 100.0, "delay_ms": 25.0, **network}
+    line = line_of(load({"topology": topology, "network": network}), party)
+    assert line.share_bytes == pytest.approx(share * 1448 / 1500)

@@ -9,6 +9,7 @@ BYTES_PER_ELEMENT = 4  # of a part that is not compressed
 LEAST_WAN_BYTES = 250_000  # where the line isn't known; what is measured comes on top
 PARTS_ON_THE_LINE = 16  # so many fit into the bandwidth-delay product
 SPARE_PARTS = 8  # in credit: it comes back by whole parts, behind those of the other direction
+LEAST_PARTS = 2  # in credit, however many share a link: one on its way, one that is acknowledged
 LEAST_ELEMENTS = 2_000
 
 
@@ -23,8 +24,8 @@ class P3(Scheduler):
     credit_kb: int = option(
         0,
         "kilobytes on their way to a peer between parties, which nothing overtakes; 0: what network= needs to keep its "
-        "links busy, what is measured where that isn't known. Less than the bandwidth-delay product leaves the link "
-        "idle, more makes what is urgent wait",
+        "links busy without overflowing their queues, what is measured where that isn't known. Less than the "
+        "bandwidth-delay product leaves the link idle, more makes what is urgent wait and packets be dropped",
         at_least=0,
     )
     lan_credit_kb: int = option(1000, "the same inside a party", at_least=1)
@@ -41,7 +42,8 @@ class P3(Scheduler):
         if not line.bytes_per_s:
             return LEAST_WAN_BYTES
         part_bytes = self.part_length(line, BYTES_PER_ELEMENT) * BYTES_PER_ELEMENT
-        return int(line.bytes_per_s * line.round_trip_s) + SPARE_PARTS * part_bytes
+        wanted = int(line.bytes_per_s * line.round_trip_s) + SPARE_PARTS * part_bytes
+        return min(wanted, max(int(line.share_bytes), LEAST_PARTS * part_bytes)) if line.share_bytes else wanted
 
     def credit_grows(self, tier: str, line: Line) -> bool:
         return tier == "wan" and not self.credit_kb and not line.bytes_per_s

@@ -136,6 +136,16 @@ def test_credit_follows_the_line():
     assert P3().credit_bytes("lan", Line()) == 1_000_000
 
 
+def test_credit_does_not_overflow_a_shared_queue():
+    def line(share_bytes):
+        return Line(10e6, 0.05, share_bytes)
+
+    part = P3().part_length(line(0), 4) * 4
+    assert P3().credit_bytes("wan", line(400_000)) == 400_000
+    assert P3().credit_bytes("wan", line(9e6)) == P3().credit_bytes("wan", line(0)) == 500_000 + 8 * part
+    assert P3().credit_bytes("wan", line(10)) == 2 * part
+
+
 def test_short_lines_get_short_parts():
     line = Line(bytes_per_s=10e6, round_trip_s=0.05)
     assert P3().part_length(line, 4) == 7812
