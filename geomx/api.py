@@ -36,7 +36,6 @@ from geomx.errors import ConfigError, Forbidden, RunFailed
 from geomx.options import option
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from geomx.spec import NodeSpec
@@ -457,7 +456,3 @@ class Launcher:
 
     def cleanup(self) -> None:
         """After the last node has ended, however the run went."""
-
-
-if TYPE_CHECKING:
-    _unused: np.dtype[Any]

@@ -1,43 +1,23 @@
-"""Which codec carries a tensor on this node: the bridge from a compression plugin to the core's policy.
+"""A codec by itself, without a node: for predictions, benchmarks and tests."""
 
-Knows the core's Node only by the calls that it makes. Touched by the main thread before start() and by the node's own
-thread afterwards.
-"""
-
-from typing import TYPE_CHECKING, Any
-
+from geomx import _core
 from geomx.api import CodecChoice, Compression, NativeCodec
-from geomx.options import shared
-from geomx.spec import setting
-
-if TYPE_CHECKING:
-    from geomx import _core
+from geomx.errors import ConfigError
 
 
-class Codecs:
-    """The compression of one node: starts as the config says, changes when the run's settings or a script do."""
-
-    def __init__(self, node: "_core.Node", options: Compression) -> None:
-        self._node = node
-        self._loaded: set[Any] = set()
-        self._text = ""
-        self.use(options)
-
-    def choose(self, name: str, length: int, dtype: str, tier: str, direction: str) -> CodecChoice:
-        """Asked by the core, once a key."""
-        return self._policy.choose(name, length, dtype, tier, direction)
-
-    def use(self, options: Compression) -> None:
-        """From now on; keys that have their codecs keep them. Raises ConfigError for codecs that can't be loaded."""
-        text = setting(shared(options))
-        if text == self._text:
-            return
-        self._text, self._policy = text, options.policy()
-        for codec in options.codecs():
-            if codec in self._loaded:
-                continue
+def codec_of(options: Compression, choice: CodecChoice, answer: str = "gradients") -> _core.Codec:
+    """What the compression's policy chose, among the codecs that it brings. answer: as `_core.Codec` takes it. Raises
+    ConfigError where it brings none that can be made so."""
+    if choice.name == "identity":
+        return _core.Codec("identity")
+    reasons = []
+    for codec in options.codecs():
+        try:
             if isinstance(codec, NativeCodec):
-                self._node.load_plugin(str(codec.path))
-            else:
-                self._node.add_codec(codec.name, codec.make)
-            self._loaded.add(codec)
+                return _core.Codec(choice.name, choice.params, plugin=str(codec.path), answer=answer)
+            if codec.name == choice.name:
+                return _core.Codec(choice.name, choice.params, make=codec.make, answer=answer)
+        except _core.Error as e:
+            reasons.append(str(e))
+    brought = "; ".join(reasons) or f"it brings {', '.join(map(str, options.codecs())) or 'none'}"
+    raise ConfigError(f"the policy names the codec {choice.name}, expected among what codecs() brings: {brought}")

@@ -2,9 +2,8 @@
 
 Kinds, in order: hello (the process is up), listening (where a scheduler can be reached), joined (the cluster is
 complete), round (a worker finished a step), note (a line for the user), counters (what the core counted so far; once a
-second), done (the result) or failed (a sentence), ledger (the counters item by item), trace
-(lines for a timeline). The other way goes through the
-node's standard input: once it is closed the launcher is gone, and the node ends.
+second), done (the result) or failed (a sentence), ledger (the counters item by item), trace (lines for a timeline). The
+other way goes through the node's standard input: once it is closed the launcher is gone, and the node ends.
 """
 
 import json

@@ -70,19 +70,19 @@ def _run(given: list[str]) -> int:
         _show(e)
         exits.fail_all(e)
         return 1
-    return _leave(0)
+    return _leave()
 
 
 def _exited(e: SystemExit) -> int:
     """sys.exit(): a number is the code, nothing is 0, a text is printed and means 1."""
     code = e.code if isinstance(e.code, int) else 0 if e.code is None else _say(str(e.code), 1)
     if code == 0:
-        return _leave(0)
+        return _leave()
     exits.fail_all(RuntimeError(f"the script ended with exit code {code}"))
     return code
 
 
-def _leave(code: int) -> int:
+def _leave() -> int:
     """What the script pushed must have arrived before its end counts as normal."""
     try:
         exits.close_all()
@@ -92,7 +92,7 @@ def _leave(code: int) -> int:
     except Exception as e:
         exits.fail_all(e)
         return _say(f"geomx: {e}", 1)
-    return code
+    return 0
 
 
 def _show(error: BaseException) -> None:

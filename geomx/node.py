@@ -12,7 +12,6 @@ import os
 import socket
 import sys
 import tempfile
-import threading
 import traceback
 import zlib
 from collections.abc import Callable, Sequence
@@ -21,22 +20,18 @@ from typing import Any
 
 from geomx import _core
 from geomx.agreed import Agreed
-from geomx.codecs import Codecs
 from geomx.config import judge, load
 from geomx.control import Reporter
+from geomx.counting import Counting
 from geomx.errors import ConfigError, RunFailed, Told
 from geomx.lifeline import end_on_interrupt, end_with_pipe
-from geomx.overlays import Overlays
-from geomx.plan import Planner
 from geomx.plugins import imported
-from geomx.schedulers import Schedulers
+from geomx.policies import Policies
 from geomx.spec import DomainSpec, NodeSpec, from_json, said_by
-from geomx.transports import Transports
 from geomx.wan.plan import resolve
 from geomx.wan.shaper import shape
 
 log = logging.getLogger("geomx.node")
-COUNT_EVERY_S = 1.0
 
 
 class Built:
@@ -71,54 +66,18 @@ class Built:
 
 
 def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
-    """A node with planner, policy, codecs and updaters set. reporter: the process's own, else one is made for what
-    start() and close() tell. Raises ConfigError."""
+    """A node with policies and updaters set. reporter: the process's own, else one is made for what start() and
+    close() tell. Raises ConfigError."""
     config = load(spec.config)
     judge(config)
-    node = _core.Node(
-        role=spec.role,
-        party=spec.party,
-        party_rank=spec.party_rank,
-        rank=spec.rank,
-        is_master=spec.is_master,
-        central_trains=spec.central_trains,
-        is_central=spec.is_central,
-        lan=_domain(spec.lan),
-        wan=_domain(spec.wan),
-        host=spec.host,
-        port=spec.port,
-        token=spec.token,
-        settings=spec.settings,
-        join_s=spec.join_s,
-        wait_s=spec.wait_s,
-        death_s=spec.death_s,
-        slow_s=spec.slow_s,
-        local=spec.local,
-        reachable=spec.reachable,
-    )
+    node = _node(spec)
     if spec.links:
         node.shape_wan(shape(resolve(config.network, config.topology), spec.links, spec.party, _seed_of(spec)))
     if config.trace.rounds:
         first, last = config.trace.rounds
         node.trace(first, last, config.trace.max_spans)
-    codecs, planner, agreed = Codecs(node, config.compression), Planner(config), Agreed(config)
-    transports, schedulers = Transports(node, config.transport), Schedulers(config, spec)
-    overlays = Overlays(node, config.scheduler)
-
-    def configured(what: str, value: str) -> None:
-        now = agreed.take(what, value)
-        codecs.use(now.compression)
-        transports.use(now.transport)
-        schedulers.use(now)
-        overlays.use(now.scheduler)
-        planner.use(now)
-
-    node.set_planner(planner)
-    node.set_policy(_policy(codecs))
-    node.set_transport(transports.choose)
-    node.set_scheduler(schedulers.credit, schedulers.rank)
-    node.set_overlay(overlays.choose)
-    node.on_configure(configured)
+    policies, agreed = Policies(node, config, spec), Agreed(config)
+    node.on_configure(lambda what, value: policies.use(agreed.take(what, value)))
     reporter = reporter or Reporter(spec)
     node.on_log(_teller(reporter))
     if spec.role == "global_server":
@@ -188,49 +147,28 @@ def _run_script(spec: NodeSpec, script: str, arguments: list[str]) -> dict[str, 
     return {}
 
 
-class Counting:
-    """Tells the launcher, from a thread of its own, where the node listens and what it has counted."""
-
-    def __init__(self, node: _core.Node, reporter: Reporter) -> None:
-        self._node, self._reporter = node, reporter
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Tells the last figures. More than one call is well."""
-        if self._thread.is_alive():
-            self._over.set()
-            self._thread.join()
-            with contextlib.suppress(_core.Error):
-                self._tell_trace()
-                taken = self._node.ledger()
-                self._reporter.send("counters", taken["counters"])
-                self._reporter.send("ledger", {"sent": taken["sent"], "work": taken["work"]})
-
-    def _run(self) -> None:
-        while not (addresses := self._node.addresses):
-            if self._over.wait(0.02):
-                return  # it could not listen
-        self._reporter.send("listening", dict(addresses))
-        with contextlib.suppress(_core.Error):  # closed meanwhile
-            while not self._over.wait(COUNT_EVERY_S):
-                self._reporter.send("counters", self._node.counters())
-                self._tell_trace()
-
-    def _tell_trace(self) -> None:
-        if lines := self._node.take_trace():
-            self._reporter.send("trace", {"lines": f"host {_boot_id()}\n{lines}"})
-
-
-def _boot_id() -> str:
-    """Processes with the same one share a monotonic clock."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()
+def _node(spec: NodeSpec) -> _core.Node:
+    return _core.Node(
+        role=spec.role,
+        party=spec.party,
+        party_rank=spec.party_rank,
+        rank=spec.rank,
+        is_master=spec.is_master,
+        central_trains=spec.central_trains,
+        is_central=spec.is_central,
+        lan=_domain(spec.lan),
+        wan=_domain(spec.wan),
+        host=spec.host,
+        port=spec.port,
+        token=spec.token,
+        settings=spec.settings,
+        join_s=spec.join_s,
+        wait_s=spec.wait_s,
+        death_s=spec.death_s,
+        slow_s=spec.slow_s,
+        local=spec.local,
+        reachable=spec.reachable,
+    )
 
 
 def _domain(spec: DomainSpec | None) -> _core.Domain | None:
@@ -247,14 +185,6 @@ def _domain(spec: DomainSpec | None) -> _core.Domain | None:
 def _seed_of(spec: NodeSpec) -> int:
     """Of this node's own chances: jitter and loss differ between nodes, and are the same in each run."""
     return zlib.crc32(f"{spec.seed} {spec.name}".encode())
-
-
-def _policy(codecs: Codecs) -> Callable[[str, int, str, str, str], _core.CodecChoice]:
-    def choose(name: str, length: int, dtype: str, tier: str, direction: str) -> _core.CodecChoice:
-        choice = codecs.choose(name, length, dtype, tier, direction)
-        return _core.CodecChoice(choice.name, dict(choice.params))
-
-    return choose
 
 
 def _teller(reporter: Reporter) -> Callable[[int, str], None]:

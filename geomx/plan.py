@@ -13,7 +13,7 @@ from geomx.config.root import Config
 from geomx.config.topology import measured_bytes
 from geomx.errors import ConfigError
 from geomx.plugins import imported
-from geomx.schedulers import line_of
+from geomx.wan.line import line_of
 
 if TYPE_CHECKING:
     from geomx import _core

@@ -25,6 +25,7 @@ import numpy as np
 
 from geomx import _core, plugins
 from geomx.cli import command
+from geomx.codecs import codec_of
 from geomx.config import Config, parties
 from geomx.errors import ConfigError, Forbidden
 from geomx.launch.progress import size
@@ -118,8 +119,8 @@ def _encoded(config: Config, tensors: Tensors, tier: str, direction: str) -> Enc
         codec, values = made[key], rng.standard_normal(length, np.float32)
         for start, end in _shards(config, planner, name, length, tier):
             began = time.perf_counter()
-            parts = codec.encode_parts(values[start:end], part_length(config) or max(1, end - start), slot=slot,
-                                       direction=direction)  # fmt: skip
+            cut = part_length(config, name, length) or max(1, end - start)
+            parts = codec.encode_parts(values[start:end], cut, slot=slot, direction=direction)
             found.seconds += time.perf_counter() - began
             found.bytes += sum(len(p) for p in parts) + FRAME * len(parts)
             found.largest = max(found.largest, *(len(p) + FRAME for p in parts))
@@ -128,12 +129,10 @@ def _encoded(config: Config, tensors: Tensors, tier: str, direction: str) -> Enc
 
 def _codec(config: Config, choice: Any, direction: str) -> _core.Codec:
     """As the nodes choose it: on the way down it must carry what the servers answer with."""
-    from geomx.bench.codec import find
-
     if direction == "up" or config.sync.optimizer.where == "worker":
-        return find(choice, config.compression)
+        return codec_of(config.compression, choice)
     for content in ("parameters", "deltas"):
-        codec = find(choice, config.compression, content)
+        codec = codec_of(config.compression, choice, content)
         if codec.carries(content.removesuffix("s")):
             return codec
     return _core.Codec("identity")

@@ -6,7 +6,7 @@ core, Hydra or a framework.
 
 The node's life, in `geomx.node`:
 
-    built = geomx.node.build(spec)          built.node: a _core.Node with planner, policy, codecs and updaters set
+    built = geomx.node.build(spec)          built.node: a _core.Node with policies and updaters set
     built.start()                           node.start(), then what the united settings change
     schedulers and servers: built.node.serve()
     workers:                geomx.train.run_worker(spec, built.node, emit)
@@ -42,7 +42,7 @@ point holds options only; where its code is, says a class variable `target: Clas
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_origin
 
 from geomx.errors import ConfigError
 
@@ -168,17 +168,16 @@ def _checked(cls: Any, given: Any, where: str) -> Any:
     return cls(**given)
 
 
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "<class 'str'>": ((str,), "a text"),
-    "<class 'int'>": ((int,), "a whole number"),
-    "<class 'float'>": ((int, float), "a number"),
-    "<class 'bool'>": ((bool,), "true or false"),
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "a text"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
 }
 
 
 def _check_type(declared: Any, value: Any, where: str) -> None:
-    types, words = _KINDS.get(str(declared.type), ((object,), ""))
-    if str(declared.type).startswith("dict"):
-        types, words = (dict,), "an object"
+    otherwise = ((dict,), "an object") if get_origin(declared.type) is dict else ((object,), "")
+    types, words = _KINDS.get(declared.type, otherwise)
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types and object not in types):
         raise ConfigError(f"{where}: {value!r} given, allowed is {words}")

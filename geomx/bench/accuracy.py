@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from geomx import _core, plugins
 from geomx.bench import Case
-from geomx.bench.codec import find
+from geomx.codecs import codec_of
 from geomx.config import load
 from geomx.errors import ConfigError
 from geomx.frameworks.numpy import NumpyAdapter, local_optimizer
@@ -177,9 +177,9 @@ class Way:
         """As a node chooses: what carries no parameters is given differences, or nothing."""
         if key not in self._codecs:
             choice = self._policy.choose(f"#{key}", length, "float32", "wan", self._direction)
-            codec, is_delta = find(choice, self._options, self._answer), False
+            codec, is_delta = codec_of(self._options, choice, self._answer), False
             if self._answer == "parameters" and not codec.carries("parameter"):
                 is_delta = codec.carries("delta")
-                codec = find(choice, self._options, "deltas") if is_delta else _core.Codec("identity")
+                codec = codec_of(self._options, choice, "deltas") if is_delta else _core.Codec("identity")
             self._codecs[key] = codec, is_delta
         return self._codecs[key]

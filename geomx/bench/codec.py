@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from geomx import _core, plugins
 from geomx.api import CodecChoice, ConfigError
 from geomx.bench import Case
+from geomx.codecs import codec_of
 
 ELEMENTS = 25_600_000
 PART = 262_144  # elements of a part, as a run without a scheduler cuts them
@@ -35,9 +36,8 @@ def run(quick: bool) -> dict[str, Case]:
     play(values[: ELEMENTS // 4] if quick else values)
     cases = {"fp16_encode": _case(_fp16(values, turns))}
     if "bsc" in plugins.choices("compression"):
-        codec = find(
-            CodecChoice("bsc", {"ratio": RATIO, "momentum": 0.9}), plugins.options("compression", {"name": "bsc"})
-        )
+        choice = CodecChoice("bsc", {"ratio": RATIO, "momentum": 0.9})
+        codec = codec_of(plugins.options("compression", {"name": "bsc"}), choice)
         cases["bsc_encode"] = _case(_bsc_encode(codec, values, turns))
         cases["bsc_decode"] = _case(_bsc_decode(codec, values, turns))
         cases["codec_share"] = _case(_share(codec, values, turns))
@@ -119,21 +119,6 @@ def _in_turns(ours: Call, theirs: Call, turns: int) -> tuple[float, float]:
     return best[0], best[1]
 
 
-def find(choice: CodecChoice, options: Any, answer: str = "gradients") -> _core.Codec:
-    """What a policy chose, among the codecs that its compression brings. answer: as `_core.Codec` takes it. Raises
-    ConfigError."""
-    if choice.name == "identity":
-        return _core.Codec("identity")
-    for codec in options.codecs():
-        if getattr(codec, "name", None) == choice.name:
-            return _core.Codec(choice.name, choice.params, make=codec.make, answer=answer)
-        try:
-            return _core.Codec(choice.name, choice.params, str(codec.path), answer=answer)
-        except (_core.Refused, AttributeError):
-            continue
-    raise ConfigError(f"no codec is called {choice.name}")
-
-
 # --- every installed compression --------------------------------------------------------------------------------------
 
 
@@ -144,7 +129,7 @@ def play(values: Values) -> None:
         try:
             options = plugins.options("compression", {"name": name})
             choice = options.policy().choose("played", len(values), "float32", "wan", "up")
-            error, ratio, encode_s, decode_s = fare(find(choice, options), values)
+            error, ratio, encode_s, decode_s = fare(codec_of(options, choice), values)
         except ConfigError as e:
             print(f"{name:12} {e}")
             continue

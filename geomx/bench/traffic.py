@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from geomx import _core, plugins
 from geomx.api import CodecChoice
 from geomx.bench import Case
-from geomx.bench.codec import find
+from geomx.codecs import codec_of
 from geomx.errors import ConfigError
 from geomx.tasks.shapes import MODELS
 from geomx.testing import LocalCluster
@@ -135,5 +135,5 @@ class ByCodecs:
     def _codec(self, choice: CodecChoice, party: int) -> _core.Codec:
         """Slots are called like the cluster's keys, so that lots among equal magnitudes fall alike."""
         if (choice.name, party) not in self._made:
-            self._made[choice.name, party] = find(choice, self._options)
+            self._made[choice.name, party] = codec_of(self._options, choice)
         return self._made[choice.name, party]

@@ -67,20 +67,22 @@ void Client::send(const Encoded& encoded) {
   part.rank = encoded.rank;
   if (keeps()) part.kept = frame;
   if (relay_) {
-    part.bypass_us = side_.policies.overlay->bypass_us();
-    watch(encoded.key, encoded.part, encoded.round);
-    if (merges(encoded)) {
-      relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
-    } else {  // nothing is gained on the way
-      if (!encoded.service.is_withheld)
-        side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
-      tell_bypass(encoded.key, encoded.part, encoded.round);
-    }
+    send_by_overlay(encoded, std::move(frame), to);
   } else if (!encoded.service.is_withheld) {
     const uint64_t wait_us = encoded.service.is_droppable ? side_.policies.transport->wait_us() : 0;
     side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel, wait_us);
   }
   if (side_.policies.transport->is_lossy()) note_sent(encoded, to);
+}
+
+// What can't merge gains nothing on the way, so it goes straight to its server.
+void Client::send_by_overlay(const Encoded& encoded, Frame frame, uint32_t to) {
+  state_of(encoded.key).parts[encoded.part].bypass_us = side_.policies.overlay->bypass_us();
+  watch(encoded.key, encoded.part, encoded.round);
+  if (merges(encoded)) return relay_->contribute(std::move(frame), encoded.rank, encoded.service.channel);
+  if (!encoded.service.is_withheld)
+    side_.link.send_ranked(server(to), std::move(frame), encoded.rank, encoded.service.channel);
+  tell_bypass(encoded.key, encoded.part, encoded.round);
 }
 
 bool Client::merges(const Encoded& encoded) const {

@@ -73,6 +73,7 @@ class Client {
   State& state_of(uint32_t key);
   void start(uint32_t key, uint32_t part);
   void send(const Encoded& encoded);
+  void send_by_overlay(const Encoded& encoded, Frame frame, uint32_t to);
   void note_sent(const Encoded& encoded, uint32_t server);
   bool merges(const Encoded& encoded) const;
   void tell_bypass(uint32_t key, uint32_t part, uint32_t round);

@@ -1,4 +1,4 @@
-// Node: joining, and what follows from it. The rooms are put together in node_rooms.cc.
+// Node: joining, and how it ends. What a joined node is made of: node_rooms.cc; what it does: node_work.cc.
 #include "node.h"
 
 #include <unistd.h>
@@ -246,9 +246,8 @@ void Node::fail_here(const std::string& message) {
 void Node::end_with(const std::string& message) {
   is_over_ = true;
   if (worker_) worker_->fail(message);
-  for (auto* waiting : {&configuring_})
-    for (auto& [what, tickets] : *waiting)
-      for (const TicketPtr& ticket : tickets) ticket->fail(message);
+  for (auto& [what, tickets] : configuring_)
+    for (const TicketPtr& ticket : tickets) ticket->fail(message);
   for (auto& [which, tickets] : barriers_)
     for (const TicketPtr& ticket : tickets) ticket->fail(message);
   if (!is_ready_) hooks_.on_ready(Status::error(message));

@@ -17,11 +17,8 @@ Worker::Worker(Side& side, Client& client, Directory& directory, Options options
 Worker::State& Worker::state_of(const std::string& name) {
   State& state = states_[key_id(name)];
   state.name = name;
-  if (state.key == nullptr) {
-    state.name = name;
-    const Key* key = side_.keys.find_id(key_id(name));
-    if (key != nullptr) found(state, *key);
-  }
+  if (state.key == nullptr)
+    if (const Key* key = side_.keys.find_id(key_id(name))) found(state, *key);
   return state;
 }
 

@@ -28,6 +28,7 @@ from geomx.config import judge, load, settings
 from geomx.kv import Store
 from geomx.launch.cluster import WAN, Cluster, cluster
 from geomx.node import Built, build
+from geomx.policies import in_core
 from geomx.spec import NodeSpec, setting
 
 T = TypeVar("T")
@@ -189,8 +190,8 @@ class LocalCluster:
         built = build(spec)
         for name, make in self._codecs.items():
             built.node.add_codec(name, make)
-        if self._choose is not None:
-            built.node.set_policy(_policy(self._choose))
+        if choose := self._choose:
+            built.node.set_policy(lambda *asked: in_core(choose(*asked)))
         self._built.append(built)
         self.nodes[spec.name] = built.node
         return built
@@ -260,14 +261,6 @@ class LocalCluster:
 
 def _bound(work: Callable[[Worker], T], worker: Worker) -> Callable[[], T]:
     return lambda: work(worker)
-
-
-def _policy(choose: Choose) -> Callable[[str, int, str, str, str], _core.CodecChoice]:
-    def ask(name: str, length: int, dtype: str, tier: str, direction: str) -> _core.CodecChoice:
-        choice = choose(name, length, dtype, tier, direction)
-        return _core.CodecChoice(choice.name, dict(choice.params))
-
-    return ask
 
 
 def _late(threads: Sequence[threading.Thread], what: str, deadline_s: float) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from geomx import _core, plugins
-from geomx.api import WIDTHS, CodecChoice, Compression, ConfigError, NativeCodec
+from geomx.api import WIDTHS, CodecChoice, Compression, ConfigError
+from geomx.codecs import codec_of
 from geomx.testing.plugin_suite import PluginSuite, check_params, elsewhere, is_number
 
 NAMES = ("fc0.weight", "0", "block 1/ключ")
@@ -46,7 +47,7 @@ class PolicySuite(PluginSuite):
     def test_the_codecs_that_it_names_exist(self) -> None:
         options = self.made()
         for choice in choices(options):
-            codec_of(options, choice)
+            codec_behind(options, choice)
 
     def test_a_codec_takes_what_it_is_chosen_for(self) -> None:
         options = self.made()
@@ -56,7 +57,7 @@ class PolicySuite(PluginSuite):
             if not isinstance(choice, CodecChoice) or choice.name == "identity":
                 continue
             if (key := repr(choice)) not in made:
-                made[key] = codec_of(options, choice)
+                made[key] = codec_behind(options, choice)
             assert made[key].takes(question[2]), (
                 f"{_words(question)}: {choice.name} is chosen, and takes no {question[2]}"
             )
@@ -76,7 +77,7 @@ class PolicySuite(PluginSuite):
         from geomx.testing.codec_suite import drawn
 
         told = options.bytes_per_element("fc0.weight", length, "float32")
-        real = len(codec_of(options, choice).encode(drawn(length, 1))) / length
+        real = len(codec_behind(options, choice).encode(drawn(length, 1))) / length
         assert told / 2 <= real <= told * 2, (
             f"bytes_per_element says {told:g} for {length} float32, {choice.name} makes {real:.3g} of normal values; "
             "parts are cut and servers are loaded by it"
@@ -123,19 +124,12 @@ def choices(options: Compression) -> list[CodecChoice]:
     return list(found.values())
 
 
-def codec_of(options: Compression, choice: CodecChoice) -> _core.Codec:
-    """The codec behind a choice, among those that the compression brings."""
-    reasons = []
-    for codec in options.codecs():
-        try:
-            if isinstance(codec, NativeCodec):
-                return _core.Codec(choice.name, choice.params, plugin=str(codec.path))
-            if codec.name == choice.name:
-                return _core.Codec(choice.name, choice.params, make=codec.make)
-        except _core.Error as e:
-            reasons.append(str(e))
-    brought = "; ".join(reasons) or f"it brings {', '.join(map(str, options.codecs())) or 'none'}"
-    raise AssertionError(f"the policy names {choice.name}, expected among what codecs() brings: {brought}")
+def codec_behind(options: Compression, choice: CodecChoice) -> _core.Codec:
+    """The codec behind a choice. Raises AssertionError."""
+    try:
+        return codec_of(options, choice)
+    except ConfigError as e:
+        raise AssertionError(str(e)) from e
 
 
 def _words(question: Question) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from geomx import plugins
 from geomx.api import Line, Scheduler
-from geomx.schedulers import MOST_RANK
+from geomx.policies import MOST_RANK
 from geomx.testing.cluster import LocalCluster
 from geomx.testing.plugin_suite import PluginSuite, elsewhere, is_number
 from geomx.testing.training import check_sums, summed

@@ -18,7 +18,7 @@ from geomx.testing.observer_suite import ObserverSuite
 from geomx.testing.overlay_suite import OverlaySuite
 from geomx.testing.placement_suite import PlacementSuite
 from geomx.testing.plugin_suite import PluginSuite
-from geomx.testing.policy_suite import PolicySuite, choices, codec_of
+from geomx.testing.policy_suite import PolicySuite, choices, codec_behind
 from geomx.testing.scheduler_suite import SchedulerSuite
 from geomx.testing.task_suite import TaskSuite
 from geomx.testing.transport_suite import TransportSuite
@@ -69,14 +69,14 @@ def _of_codecs(options: Compression) -> dict[str, type]:
     held to. The codec of a choice that was already seen with other parameters is not tested again."""
     found: dict[str, type] = {}
     for choice in choices(options):
-        promise = options.promises.get(choice.name) or measured(codec_of(options, choice))
+        promise = options.promises.get(choice.name) or measured(codec_behind(options, choice))
         found.setdefault(f"codec {choice.name}", _codec_suite(options, choice, promise))
     return found
 
 
 def _codec_suite(options: Compression, choice: CodecChoice, promised: Promise) -> type:
     def make(self: Any) -> _core.Codec:
-        return codec_of(options, choice)
+        return codec_behind(options, choice)
 
     return type("Suite", (CodecSuite,), {"promise": promised, "make": make})
 

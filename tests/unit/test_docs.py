@@ -155,6 +155,15 @@ def test_excerpts_are_whole_functions():
             assert lines[-1].rstrip() == "}" or len(lines[-1]) - len(lines[-1].lstrip()) > 0
 
 
+def test_a_tensors_way_goes_through_functions_that_are_there():
+    rows = re.findall(r"^\| \d+ \|[^|]*\| `([^`]+)` \| (`[^|]+`) \|", doc_pages.read("DESIGN.md"), re.MULTILINE)
+    assert len(rows) == 11
+    for file, functions in rows:
+        text = (ROOT / "geomx" / "core" / file).read_text()
+        for function in re.findall(r"\w+", functions):
+            assert re.search(rf"^\S.*::{function}\(", text, re.MULTILINE), f"{file} has no {function}"
+
+
 def test_both_readmes_say_the_same():
     """The same commands, links, and in each row of the table the same figures (1 of "1/74.2" is none)."""
 

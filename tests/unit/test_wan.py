@@ -6,7 +6,7 @@ from geomx.config import judge, load
 from geomx.config.network import Network
 from geomx.config.topology import CENTRAL, Hips
 from geomx.errors import ConfigError, Forbidden
-from geomx.schedulers import line_of
+from geomx.wan.line import line_of
 from geomx.wan.plan import resolve
 from geomx.wan.selftest import Expected, Measured, report, text
 from geomx.wan.shaper import paths_to_test
