@@ -108,16 +108,36 @@ class PythonCodec:
     make: Callable[[dict[str, Any]], Codec]
 
 
+NOT_FINITE = ("kept", "zero", "finite")
+
+
 @dataclass(frozen=True)
 class Promise:
-    """What a codec keeps, for `geomx.testing.codec_suite` and `python -m geomx.plugin check`."""
+    """What a codec keeps, for `geomx.testing.codec_suite` and `python -m geomx.plugin check`.
 
-    error: float = 0.0  # of a value that arrives, relative to the largest of its part
-    merge_error: float = 0.0  # of merged parts, relative to the largest of their sum
-    sparse: bool = False  # not every value arrives in the round in which it was given
-    dtypes: tuple[str, ...] = ("float32", "float64")  # halves may be taken besides; all others must be refused
-    not_finite: str = "kept"  # what NaN becomes: "kept" (NaN), or "zero"; an infinity never comes back as NaN
-    rounds_to_drain: int = 0  # after which a residual has left, if nothing new is given
+    error: of a value that arrives, relative to the largest of its part: 1/254 for rounding to 8 bits, 1 for a sign
+    merge_error: of merged parts, relative to the largest of their sum
+    sparse: not every value arrives in the round in which it was given
+    dtypes: what it must take; halves may be taken besides, all others must be refused
+    not_finite: what NaN becomes: "kept" (NaN), "zero", or "finite" (some number, for formats that have no 0); an
+        infinity never comes back as NaN, and neither spreads to other values or rounds
+    rounds_to_drain: after which a residual has left, if nothing new is given
+
+    Raises ConfigError for another word in not_finite.
+    """
+
+    error: float = 0.0
+    merge_error: float = 0.0
+    sparse: bool = False
+    dtypes: tuple[str, ...] = ("float32", "float64")
+    not_finite: str = "kept"
+    rounds_to_drain: int = 0
+
+    def __post_init__(self) -> None:
+        if self.not_finite not in NOT_FINITE:
+            raise ConfigError(
+                f"Promise.not_finite: {self.not_finite!r} given, allowed is one of {', '.join(NOT_FINITE)}"
+            )
 
 
 class Compression:

@@ -1,5 +1,6 @@
 """What all commands (`python -m geomx.NAME`) have in common is how they end; `main` says only what is its own."""
 
+import argparse
 import contextlib
 import functools
 import os
@@ -36,6 +37,12 @@ def command(main: Callable[P, int]) -> Callable[P, int]:
                 _flush(stream)
 
     return run
+
+
+def takes_no_words(name: str, doc: str | None) -> None:
+    """Of a command without arguments: -h is answered, another word is refused with exit code 2, before it begins."""
+    text = (doc or "").partition("\n\n")[0]
+    argparse.ArgumentParser(prog=f"python -m geomx.{name}", description=text).parse_args()
 
 
 def _say(what: object, code: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geomx import plugins
-from geomx.cli import command
+from geomx.cli import command, takes_no_words
 from geomx.config import judge, load
 from geomx.config.root import DEFAULTS
 from geomx.errors import Forbidden
@@ -150,4 +150,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    takes_no_words("combinations", __doc__)
     sys.exit(main())

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from geomx import plugins
-from geomx.cli import command
+from geomx.cli import command, takes_no_words
 
 ENOUGH_FILES = 1024
 IMPORT_MXNET = "from geomx.mxshim import mxnet; print(mxnet().__version__)"
@@ -197,4 +197,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    takes_no_words("doctor", __doc__)
     sys.exit(main())

@@ -22,8 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0].startswith("-"):
-        print(__doc__.splitlines()[0] if given else "geomx.exec: SCRIPT: not given", file=sys.stderr)
-        return 2
+        asked = bool(given) and given[0] in ("-h", "--help")
+        print(f"usage: python -m geomx.exec SCRIPT [arguments]\n\n{__doc__}" if asked else _usage(given),
+              file=sys.stdout if asked else sys.stderr, end="" if asked else "\n")  # fmt: skip
+        return 0 if asked else 2
     try:
         _prepare(given[0])
     except ConfigError as e:
@@ -32,6 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(given)
     finally:
         sys.stdout.flush()
+
+
+def _usage(given: list[str]) -> str:
+    what = f"{given[0]}: no such option" if given else "SCRIPT: not given"
+    return f"geomx: {what}; it is python -m geomx.exec SCRIPT [arguments]"
 
 
 def _prepare(script: str) -> None:
@@ -89,13 +96,22 @@ def _leave() -> int:
 
 
 def _show(error: BaseException) -> None:
-    """The script's traceback, without this module's own lines at its head."""
-    if isinstance(error, Error):
-        print(f"geomx: {error}", file=sys.stderr)
+    """The script's traceback, without this module's own lines at its head; of an error of the run its sentence, and
+    where the script was."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    if not isinstance(error, Error):
+        traceback.print_exception(type(error), error, trace)
+        return
+    print(f"geomx: {error}", file=sys.stderr)
+    own = [f for f in traceback.extract_tb(trace) if not _is_library(f.filename)]
+    if own:
+        print(f"  in {own[-1].filename}, line {own[-1].lineno}", file=sys.stderr)
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(("<", str(Path(__file__).parent))) or "site-packages" in file
 
 
 def _say(line: str, code: int) -> int:

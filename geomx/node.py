@@ -27,7 +27,7 @@ from geomx.errors import ConfigError, RunFailed, Told
 from geomx.lifeline import end_on_interrupt, end_with_pipe
 from geomx.plugins import imported
 from geomx.policies import Policies
-from geomx.spec import DomainSpec, NodeSpec, from_json
+from geomx.spec import DomainSpec, NodeSpec, from_json, said_by
 from geomx.wan.plan import resolve
 from geomx.wan.shaper import shape
 
@@ -99,9 +99,9 @@ def run(spec: NodeSpec, reporter: Reporter) -> int:
         return 130
     except Exception as e:
         kind, text = _kind(e), sentence(e)
-        log.error("%s: %s", spec.title, text, exc_info=None if isinstance(e, Told | _core.Error) else e)
+        log.error("%s", said_by(spec.title, text), exc_info=None if isinstance(e, Told | _core.Error) else e)
         if kind == "own":
-            _tell_others(made, f"{spec.title}: {text}")
+            _tell_others(made, said_by(spec.title, text))
         reporter.send("failed", {"kind": kind, "sentence": text, "traceback": traceback.format_exc()})
         return 2 if kind == "config" else 1
     finally:
@@ -240,7 +240,10 @@ def _from_environment() -> NodeSpec:
 
     for line in env.notes(os.environ):
         log.warning("%s", line)
-    return env.node_spec(os.environ)
+    spec = env.node_spec(os.environ)
+    if spec.role == "worker":
+        raise ConfigError("DMLC_ROLE: worker given, a worker runs a script: start it with python -m geomx.exec SCRIPT")
+    return spec
 
 
 def _from_pipe() -> NodeSpec:

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from geomx.cli import command
+from geomx.cli import command, takes_no_words
 from geomx.errors import ConfigError
 from geomx.options import build, fields_of
 
@@ -126,4 +126,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    takes_no_words("plugins", __doc__)
     sys.exit(main())

@@ -189,6 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for label, reason in dropped:
         print(f"dropped {label}: {reason}")
     print(_table(rows))
+    print("Not counted: starting, evaluating, what else this machine does, and what TCP makes of the links.")
     return 0 if rows else 2
 
 

@@ -28,6 +28,8 @@ def sentence(e: BaseException) -> str:
     inner, text = cause(e), " ".join(str(e).split()).partition(" See https:")[0]
     if isinstance(e, Told):
         return str(e)
+    if isinstance(e, OSError) and e.filename and e.strerror:
+        return f"{e.filename}: {e.strerror}"
     if isinstance(e, MissingConfigException) and (found := re.search(r"Could not \w+ '([^']+)/([^'/]+)'", text)):
         return _unknown_choice(*found.groups())
     if isinstance(inner, OmegaConfBaseException):

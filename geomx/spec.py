@@ -128,6 +128,11 @@ def title(role: str, party: str, rank: int, wan_only: bool = False) -> str:
     return f"{role.replace('_', ' ')}{number} of party {party}" if party else f"{role.replace('_', ' ')}{number}"
 
 
+def said_by(title: str, sentence: str) -> str:
+    """'worker 1 of party a: it says this', once: many of the core's sentences begin with who says them."""
+    return sentence if sentence.startswith((f"{title}:", f"{title} of ")) else f"{title}: {sentence}"
+
+
 def setting(value: Any) -> str:
     """The one text of a setting: equal settings are equal texts. A word stands for itself."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))

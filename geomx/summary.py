@@ -80,6 +80,8 @@ def write(directory: Path, summary: dict[str, Any]) -> None:
 
 def text(summary: dict[str, Any], directory: Path) -> str:
     """For people, a figure a line."""
+    if summary["status"] != "finished" and not summary["rounds"]:  # a row of noughts would hide what is said next
+        return "\n".join(_row(*row) for row in [("status", summary["status"]), ("directory", str(directory))])
     rows = [("status", summary["status"]), ("rounds", str(summary["rounds"])), ("samples", f"{summary['samples']:,}")]
     rows += [(name, f"{summary[name]:.4f}") for name in ("accuracy", "loss", "test_loss") if summary[name] is not None]
     rows.append(("seconds", f"{summary['seconds']:.1f}"))
@@ -88,7 +90,10 @@ def text(summary: dict[str, Any], directory: Path) -> str:
         rows.append((f"{tier} traffic", f"up {size(sent['up_bytes'])}, down {size(sent['down_bytes'])}"))
     if sent := summary["transport"]:
         applied, lost = sent["mass_applied"], sent["missing_parts"] / sent["parts"]
-        rows.append(("gradients", f"{applied:.2%} of their mass in its own round, {lost:.2%} of the parts lost"))
+        said = f"{applied:.2%} of their mass in its own round, {lost:.2%} of the parts lost"
+        rows.append(
+            ("gradients", said if sent["droppable_parts"] else "no part was droppable: tensors were of too few")
+        )
     if summary.get("ledger"):
         rows.append(("wan cost", f"{summary['ledger']['cost']:.4g} {summary['ledger']['currency']}"))
     rows += [("network", line) for line in _network_lines(summary["network"])]
@@ -98,7 +103,11 @@ def text(summary: dict[str, Any], directory: Path) -> str:
     if summary["mlflow_run_id"]:
         rows.append(("mlflow run", summary["mlflow_run_id"]))
     rows.append(("directory", str(directory)))
-    return "\n".join(f"  {name:12} {value}" for name, value in rows)
+    return "\n".join(_row(*row) for row in rows)
+
+
+def _row(name: str, value: str) -> str:
+    return f"  {name:12} {value}"
 
 
 def _network_lines(told: dict[str, Any]) -> list[str]:

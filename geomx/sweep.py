@@ -51,6 +51,12 @@ class Grid(Sweeper):
         finally:
             bad = {d: error for d in jobs if (error := _error(d)) is not None}
             _close_tracking(root, "FAILED" if bad else "FINISHED")
+        log.info(
+            "%d of %d jobs finished; one page about them: python -m geomx.report %s",
+            len(jobs) - len(bad),
+            len(jobs),
+            root,
+        )
         if bad:
             raise RunFailed("\n  ".join([f"{len(bad)} of {len(jobs)} jobs failed:", *(f"{d}: {bad[d]}" for d in bad)]))
 

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from geomx.spec import NodeSpec
+from geomx.spec import NodeSpec, said_by
 
 # A node that died or raised something of its own is the cause; what the others then say about it is not. Then: the
 # join refused a node; a peer was found dead or the run ended by a message; a wait ended at its deadline.
@@ -51,7 +51,7 @@ class Blame:
         """Role, party, what happened, what was waited for, which log to read."""
         first, *others = sorted(self._failures(), key=lambda f: (ORDER[f.kind], f.at_s))
         node = self._nodes[first.node]
-        words = [f"{node.title} {first.sentence}" if first.kind == "died" else f"{node.title}: {first.sentence}"]
+        words = [f"{node.title} {first.sentence}" if first.kind == "died" else said_by(node.title, first.sentence)]
         words.append(self._place(node))
         if first.kind == "died" and (witness := next((f for f in others if f.kind in ("peer", "timeout")), None)):
             words.append(f"{self._nodes[witness.node].title} says: {witness.sentence}")

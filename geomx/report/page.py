@@ -69,8 +69,9 @@ def _table(groups: Sequence[Group]) -> str:
         ("accuracy", lambda g: _range(g, "accuracy")),
         ("loss", lambda g: _range(g, "loss")),
         ("seconds", lambda g: _range(g, "seconds")),
-        ("to target, s", _reached),
+        (_target(groups), _reached),
         ("WAN", lambda g: size(g.wan_bytes)),
+        ("fewer bytes", lambda g: _fewer(g, groups)),
         ("cost", _cost),
     ]
     shown = [(name, cells) for name, of in columns if any(cells := [of(g) for g in groups])]
@@ -135,9 +136,26 @@ def _range(group: Group, name: str) -> str:
     return mean if low == high else f"{mean} ({low}–{high})"
 
 
+def _target(groups: Sequence[Group]) -> str:
+    """'to 0.95, s'"""
+    goals = {r.summary["target"].get("accuracy") for g in groups for r in g.runs}
+    return f"to {goals.pop():g}, s" if len(goals) == 1 and None not in goals else "to target, s"
+
+
 def _reached(group: Group) -> str:
-    mean = group.mean(r.summary["target"]["reached_seconds"] for r in group.runs)
-    return "" if mean is None else f"{mean:.1f}"
+    """Seconds until the target. A mean of only those seeds that reached it would flatter: it says how many did."""
+    wanted = [r.summary["target"] for r in group.runs if r.summary["target"].get("accuracy") is not None]
+    reached = [t["reached_seconds"] for t in wanted if t["reached_seconds"] is not None]
+    if not reached:
+        return "not reached" if wanted else ""
+    mean = f"{sum(reached) / len(reached):.1f}"
+    return mean if len(reached) == len(wanted) else f"{mean} ({len(reached)} of {len(wanted)} seeds)"
+
+
+def _fewer(group: Group, groups: Sequence[Group]) -> str:
+    """'42.4x': WAN bytes of the configuration that sends most, by this one's."""
+    most = max(g.wan_bytes for g in groups)
+    return f"{most / group.wan_bytes:.3g}x" if group.wan_bytes else ""
 
 
 def _cost(group: Group) -> str:
@@ -186,6 +204,7 @@ svg .name{{fill:var(--ink)}}
 table{{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}}
 th,td{{padding:7px 12px;border-bottom:1px solid var(--rule);text-align:right;white-space:nowrap}}
 th{{font-weight:600}}
+tbody th{{white-space:normal;min-width:180px}}
 thead th{{color:var(--muted);font-size:13px}}
 th:first-child,.left td,.left th{{text-align:left}}
 details{{margin-top:28px}}

@@ -95,5 +95,6 @@ def measured(codec: _core.Codec) -> Promise:
     error = np.abs(got - values)[there].max(initial=0) / np.nanmax(np.abs(values))
     drain = DRAIN if codec.keeps_residual else 0
     bound = 1.5 * float(error) + 1e-6
+    not_finite = "kept" if np.isnan(got[0]) else "finite" if got[0] else "zero"
     return Promise(error=bound, merge_error=0.0 if is_sparse else bound, sparse=is_sparse, dtypes=dtypes,
-                   not_finite="kept" if np.isnan(got[0]) else "zero", rounds_to_drain=drain)  # fmt: skip
+                   not_finite=not_finite, rounds_to_drain=drain)  # fmt: skip

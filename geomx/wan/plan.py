@@ -99,7 +99,7 @@ def read_trace(file: str) -> tuple[Change, ...]:
     try:
         lines = Path(file).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"network.trace: {file!r} can't be read: {e}") from None
+        raise ConfigError(f"network.trace: {file!r} can't be read: {getattr(e, 'strerror', '') or e}") from None
     rows: list[Change] = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].replace(",", " ").split()

@@ -15,17 +15,29 @@ from geomx.wan.plan import Wan
 
 ENGINE = "netns"
 STOP_S = 5.0
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h
 
 
 def missing() -> str:
     """Why there can be no namespaces here; empty: there can."""
     if os.geteuid() != 0:
         return "it needs root (network namespaces and TUN devices are made)"
+    if lacking := [name for name, bit in CAPABILITIES.items() if not _effective() >> bit & 1]:
+        return f"it needs {' and '.join(lacking)}, which this root doesn't have (docker: --cap-add, or --privileged)"
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "there is no /dev/net/tun here (modprobe tun, or give the container that device)"
     if not program().exists():
         return f"{program()} is not there: pip install geomx built on Linux"
     return ""
+
+
+def _effective() -> int:
+    """This process's capabilities, a bit each; all of them where the kernel doesn't say."""
+    try:
+        words = Path("/proc/self/status").read_text().split()
+        return int(words[words.index("CapEff:") + 1], 16)
+    except (OSError, ValueError):
+        return -1
 
 
 def program() -> Path:

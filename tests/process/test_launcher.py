@@ -63,6 +63,7 @@ def test_a_worker_that_raises_is_quoted(begin):
     assert "party1.worker0.log" in error
     assert error in ended.output
     assert "Traceback" not in ended.output
+    assert "wan traffic" in ended.output
     assert "in act" in (ended.directory / "logs" / "party1.worker0.log").read_text()
 
 

@@ -45,6 +45,13 @@ def test_a_wrong_spec_is_refused(tmp_path, text, sentence):
     assert "Traceback" not in errors
 
 
+def test_a_worker_by_hand_needs_a_script():
+    lan = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "9", "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
+    run = node(env={"DMLC_ROLE": "worker", **lan})
+    _, errors = run.communicate(timeout=20)
+    assert run.returncode == 2 and errors.endswith("start it with python -m geomx.exec SCRIPT\n")
+
+
 def test_a_wrong_config_is_refused(tmp_path):
     file = tmp_path / "spec.json"
     file.write_text(json.dumps({**json.loads(LONELY.to_json()), "config": {"task": {"name": "digitz"}}}))

@@ -56,7 +56,7 @@ def test_a_sweep_is_listed_without_what_can_not_run(tmp_path, monkeypatch):
     ended = planned("-m", "sync=fsa,mixed", "sync.optimizer.where=worker,server")
     assert ended.returncode == 0, ended.stderr
     assert "dropped sync=mixed sync.optimizer.where=worker: sync=mixed does not go with" in ended.stdout
-    assert len(ended.stdout.splitlines()) == 1 + 1 + 3 + 1  # dropped, names, jobs, all together
+    assert len(ended.stdout.splitlines()) == 1 + 1 + 3 + 1 + 1  # dropped, names, jobs, all together, what is left out
     assert list(tmp_path.iterdir()) == []
 
 

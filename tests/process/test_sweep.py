@@ -34,6 +34,7 @@ def summaries(tmp_path):
 def test_a_job_for_each_combination(sweep, tmp_path):
     ended = sweep("seed=1,2", "task=digits,synthetic")
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "4 of 4 jobs finished; one page about them: python -m geomx.report /" in ended.stdout
     assert [p.name.rpartition("-")[0] for p in jobs(tmp_path)] == [
         "000-seed=1,task=digits", "001-seed=1,task=synthetic", "002-seed=2,task=digits", "003-seed=2,task=synthetic",
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Who is named as the first to fail."""
 
 from geomx.launch.blame import Blame
-from geomx.spec import DomainSpec, NodeSpec
+from geomx.spec import DomainSpec, NodeSpec, said_by
 
 LAN = DomainSpec(scheduler_host="h", scheduler_port=1, num_servers=1, num_members=2)
 NODES = [
@@ -13,6 +13,13 @@ NODES = [
 
 def blame():
     return Blame(NODES, lambda node: "waited for: its part in round 3")
+
+
+def test_who_says_it_is_said_once():
+    assert said_by("worker 1 of party a", "bad data") == "worker 1 of party a: bad data"
+    assert said_by("worker 1 of party a", "worker 1 of party a: can't listen") == "worker 1 of party a: can't listen"
+    assert said_by("global scheduler", "global scheduler of party c: no") == "global scheduler of party c: no"
+    assert said_by("worker 1", "worker 10: dead") == "worker 1: worker 10: dead"
 
 
 def test_nothing_is_wrong():

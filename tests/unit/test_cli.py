@@ -53,6 +53,24 @@ def test_nobody_reads_its_output(words, streams, tmp_path):
     assert not ended.stderr
 
 
+@pytest.mark.parametrize("name", ["plugins", "doctor", "combinations"])
+def test_a_command_without_words_answers_h_and_refuses_others(name):
+    told, refused = (
+        subprocess.run([sys.executable, "-m", f"geomx.{name}", word], check=False, text=True, capture_output=True)
+        for word in ("-h", "word")
+    )
+    assert told.returncode == 0 and told.stdout.startswith(f"usage: python -m geomx.{name}")
+    assert refused.returncode == 2 and not refused.stdout
+
+
+def test_all_commands_are_listed():
+    told = subprocess.run([sys.executable, "-m", "geomx"], check=False, text=True, capture_output=True).stdout
+    mains = {f.stem for f in (ROOT / "geomx").glob("*.py") if 'if __name__ == "__main__":' in f.read_text()}
+    mains |= {f.parent.name for f in (ROOT / "geomx").glob("*/__main__.py")}
+    mains -= {"__main__", "predict", "conformance"}  # plan's, and what a command calls
+    assert {m for m in mains if f"python -m geomx.{m} " not in told} == set()
+
+
 @pytest.mark.parametrize(
     ("raised", "code", "told"),
     [

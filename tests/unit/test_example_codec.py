@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from geomx import _core
-from geomx.api import PartInfo
+from geomx.api import PartInfo, Promise
 from geomx.testing.codec_suite import CodecSuite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin_codec_python"
@@ -23,9 +23,7 @@ def codec(monkeypatch):
 
 
 class TestWhatEveryCodecKeeps(CodecSuite):
-    error = 1 / 254
-    not_finite = "zero"
-    rounds_to_drain = 1
+    promise = Promise(error=1 / 254, not_finite="zero", rounds_to_drain=1)
 
     @pytest.fixture(autouse=True)
     def _find(self, codec):

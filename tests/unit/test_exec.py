@@ -36,6 +36,24 @@ def run(tmp_path, script, *arguments, **environ):
                           capture_output=True, text=True, timeout=60, env={**WORKER, **environ})  # fmt: skip
 
 
+def test_a_run_that_is_not_there_is_a_sentence_and_a_place(tmp_path):
+    """Not the fake: a worker whose scheduler doesn't answer."""
+    (tmp_path / "script.py").write_text("import geomx.connect\n\ndef begin():\n    geomx.connect.store()\n\nbegin()\n")
+    command = [sys.executable, "-m", "geomx.exec", "script.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+                         env={**WORKER, "GEOMX_JOIN_S": "1"})  # fmt: skip
+    assert ran.returncode == 1
+    sentence, place = [line for line in ran.stderr.splitlines() if "INFO" not in line]
+    assert sentence.startswith("geomx: the scheduler of the party of 127.0.0.1:9") and "did not answer" in sentence
+    assert place == "  in script.py, line 4"
+
+
+@pytest.mark.parametrize(("word", "code"), [("-h", 0), ("--help", 0), ("--no-such", 2)])
+def test_help_is_not_a_mistake(word, code):
+    ran = subprocess.run([sys.executable, "-m", "geomx.exec", word], capture_output=True, text=True, check=False)
+    assert ran.returncode == code and "python -m geomx.exec SCRIPT" in (ran.stderr if code else ran.stdout)
+
+
 CREATE = "import mxnet as mx\nkv = mx.kv.create('dist_sync')\n"
 
 

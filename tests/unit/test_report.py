@@ -106,6 +106,20 @@ def test_the_page_says_what_failed_and_holds_nothing_from_outside(sweep, capsys)
     assert (sweep / "pareto.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_table_says_who_sends_less_and_how_many_seeds_reached_the_target(sweep):
+    for name, reached in (("001", 4.0), ("002", 6.0), ("003", 3.0), ("004", None)):  # none, none, bsc, bsc
+        summary = json.loads((sweep / name / "summary.json").read_text())
+        summary["target"] = {"accuracy": 0.85, "reached_seconds": reached}
+        (sweep / name / "summary.json").write_text(json.dumps(summary))
+    assert command.main([str(sweep / name) for name in ("001", "002", "003", "004")] + ["--out", str(sweep)]) == 0
+    page = (sweep / "report.html").read_text()
+    rows = [re.findall(r"<td>([^<]*)</td>", row) for row in page.split('<tr><th scope="row">')[1:3]]
+    assert "to 0.85, s" in page
+    assert [("5.0" in rows[0], "1x" in rows[0]), ("3.0 (1 of 2 seeds)" in rows[1], "100x" in rows[1])] == [
+        (True,) * 2
+    ] * 2
+
+
 def test_one_run_alone(sweep):
     assert command.main([str(sweep / "001"), "--no-mlflow"]) == 0
     page = (sweep / "001" / "report.html").read_text()

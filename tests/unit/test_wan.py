@@ -113,7 +113,10 @@ def test_the_self_test_takes_one_path_of_each_kind_and_says_what_is_off():
     assert text(good) == "a -> b: 97.6 of 100 Mbit/s, 25.90 of 25 ms one way, 0.0095 of 0.01 lost"
     for wrong in (Measured(11.8e6, 25_000, 0.01), Measured(12.5e6, 27_100, 0.01), Measured(12.5e6, 25_000, 0.02)):
         assert not report("a", "b", expected, wrong)["ok"]
-    assert text(report("a", "b", expected, Measured(1e6, 25_000, None))).endswith("OFF")
+    swaying = Expected(12.5e6, 25_000, 0.0, jitter_us=10_000)
+    assert report("a", "b", swaying, Measured(12.5e6, 20_700, None))["ok"]
+    assert not report("a", "b", swaying, Measured(12.5e6, 17_000, None))["ok"]
+    assert text(report("a", "b", expected, Measured(1e6, 25_000, None))).endswith("NOT AS ASKED FOR")
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,13 @@
 from geomx_nibble import LIBRARY
 
 from geomx import _core
+from geomx.api import Promise
 from geomx.testing.codec_suite import CodecSuite
 
 
 class TestNibble(CodecSuite):
-    error = 1 / 13  # half a step of a fourteenth, and a little for what the residual adds to the largest value
-    dtypes = ("float32",)
-    refused_dtypes = ("float64", "int32", "uint8")
-    not_finite = "zero"
-    rounds_to_drain = 10
+    # Half a step of a fourteenth, and a little for what the residual adds to the largest value.
+    promise = Promise(error=1 / 13, dtypes=("float32",), not_finite="zero", rounds_to_drain=10)
 
     def make(self) -> _core.Codec:
         return _core.Codec("nibble", plugin=str(LIBRARY))

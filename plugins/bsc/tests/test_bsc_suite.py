@@ -7,32 +7,33 @@ pytest.importorskip("geomx_bsc", reason="the plugin isn't installed: pip install
 from geomx_bsc import LIBRARY
 
 from geomx import _core
+from geomx.api import Promise
 from geomx.testing.codec_suite import CodecSuite
 
 
-class Sparse(CodecSuite):
-    sparse = True
-    dtypes = ("float32", "float64", "float16")
-    not_finite = "zero"
-    rounds_to_drain = 25
+class Bsc(CodecSuite):
     ratio, bits = 0.05, 32
 
     def make(self) -> _core.Codec:
         return _core.Codec("bsc", {"ratio": self.ratio, "momentum": 0.0, "value_bits": self.bits}, str(LIBRARY))
 
 
-class TestSingles(Sparse):
-    error = 1 / 2048  # of float16 tensors; float32 arrives exactly, as the C++ tests show
+def promised(error: float, sparse: bool = True, rounds_to_drain: int = 25) -> Promise:
+    floats = ("float32", "float64", "float16")
+    return Promise(error=error, sparse=sparse, dtypes=floats, not_finite="zero", rounds_to_drain=rounds_to_drain)
 
 
-class TestHalves(Sparse):
-    error, bits = 1 / 2048, 16
+class TestSingles(Bsc):
+    promise = promised(1 / 2048)  # of float16 tensors; float32 arrives exactly, as the C++ tests show
 
 
-class TestBytes(Sparse):
-    error, bits = 1 / 220, 8
-    rounds_to_drain = 60
+class TestHalves(Bsc):
+    promise, bits = promised(1 / 2048), 16
 
 
-class TestEverything(Sparse):
-    error, ratio, sparse = 1 / 2048, 1.0, False
+class TestBytes(Bsc):
+    promise, bits = promised(1 / 220, rounds_to_drain=60), 8
+
+
+class TestEverything(Bsc):
+    promise, ratio = promised(1 / 2048, sparse=False), 1.0
