@@ -1,14 +1,18 @@
 """What a node has counted, told to its launcher once a second and at the end."""
 
 import contextlib
+import logging
 import socket
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from geomx import _core
 from geomx.control import Reporter
+from geomx.units import size
 
 EVERY_S = 1.0
+log = logging.getLogger("geomx.node")
 
 
 class Counting:
@@ -32,6 +36,7 @@ class Counting:
                 taken = self._node.ledger()
                 self._reporter.send("counters", taken["counters"])
                 self._reporter.send("ledger", {"sent": taken["sent"], "work": taken["work"]})
+                _log_sent(taken["counters"])
 
     def _run(self) -> None:
         while not (addresses := self._node.addresses):
@@ -46,6 +51,14 @@ class Counting:
     def _tell_trace(self) -> None:
         if lines := self._node.take_trace():
             self._reporter.send("trace", {"lines": f"host {_boot_id()}\n{lines}"})
+
+
+def _log_sent(counters: Mapping[str, float]) -> None:
+    """What was sent, for whoever has nothing but this node's log: a run by hand has no launcher that adds it up."""
+    for tier, where in (("wan", "between parties"), ("lan", "inside its party")):
+        up, down, init = (counters.get(f"{tier}.{what}_bytes", 0.0) for what in ("up", "down", "init"))
+        if up or down or init:
+            log.info("sent %s: %s up, %s down, %s of first values", where, size(up), size(down), size(init))
 
 
 def _boot_id() -> str:

@@ -77,7 +77,12 @@ def build(spec: NodeSpec, reporter: Reporter | None = None) -> Built:
         first, last = config.trace.rounds
         node.trace(first, last, config.trace.max_spans)
     policies, agreed = Policies(node, config, spec), Agreed(config)
-    node.on_configure(lambda what, value: policies.use(agreed.take(what, value)))
+
+    def configure(what: str, value: str) -> None:
+        policies.use(agreed.take(what, value))
+        log.info("set for all: %s=%s", what, value)
+
+    node.on_configure(configure)
     reporter = reporter or Reporter(spec)
     node.on_log(_teller(reporter))
     if spec.role == "global_server":

@@ -28,8 +28,8 @@ from geomx.cli import command
 from geomx.codecs import codec_of
 from geomx.config import Config, parties
 from geomx.errors import ConfigError, Forbidden
-from geomx.launch.progress import size
 from geomx.plan import Planner, part_length
+from geomx.units import size
 
 FRAME = 14  # bytes of a part's header, and its share of its message's
 TIERS, DIRECTIONS = ("wan", "lan"), ("up", "down")

@@ -8,7 +8,7 @@ from typing import Any
 from geomx.config import Config
 from geomx.config.techniques import Zmq
 from geomx.launch.job import Outcome
-from geomx.launch.progress import size
+from geomx.units import size
 from geomx.wan import overhead, selftest
 
 FILE = "summary.json"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomx.launch.ledger import Ledger
+from geomx.units import size
 
 log = logging.getLogger("geomx")
 LINE_EVERY_S = 3.0
@@ -68,15 +69,6 @@ def line(ledger: Ledger) -> str:
     words += [f"{name} {row[name]:.4f}" for name in ("loss", "accuracy") if name in row]
     words += [f"{tier} {size(_tier_bytes(ledger, tier))}" for tier in ("wan", "lan")]
     return "  ".join(words)
-
-
-def size(count: float) -> str:
-    """1234567 -> '1.2 MB'"""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
 def _tier_bytes(ledger: Ledger, tier: str) -> float:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from html import escape
 
-from geomx.launch.progress import size
 from geomx.report import svg
 from geomx.report.charts import Chart, Lines
 from geomx.report.runs import Group, Run
+from geomx.units import size
 
 LIGHT = ("#2563a8", "#d9722e", "#3d8f5f", "#a8457c", "#7a6cc4", "#b38a1d", "#3a9aa8", "#7d7d7d")
 DARK = ("#6ea8e8", "#f0965a", "#6cc190", "#dd84b3", "#aca0ee", "#dcb552", "#6fc8d4", "#a8a8a8")
