@@ -69,6 +69,9 @@ def test_a_printed_loop(deploy, tmp_path, loop, plugins, variables, agreed):
     assert set(codes.values()) == {0}, deployment.story()
     assert min(accuracies(deployment, deployment.workers).values()) > 0.6
     assert all(setting in deployment.said(server) for setting in agreed for server in ("a.server", "global_server0"))
+    for server, way in (("a.server", "up"), ("global_server0", "down")):  # the logs are all there is by hand
+        assert loop != "bsc" or "set for all: compression" in deployment.said(server)
+        assert re.search(rf"sent between parties: .*[1-9][\d.]* [kM]?B {way}", deployment.said(server))
 
 
 @needs_mxnet
