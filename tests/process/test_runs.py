@@ -87,9 +87,10 @@ def test_ctrl_c_leaves_nothing(begin):
 def test_two_runs_at_once_and_a_third_on_a_taken_port(begin):
     short = ("framework=numpy", "task.epochs=20", "topology.parties=1")
     (port,) = by_hand.free_ports(1)
-    runs = [begin(*short, real=True), begin(*short, f"topology.port={port}", real=True)]
+    on_port = (*short[:1], "task.epochs=100", *short[2:], f"topology.port={port}")  # still there when the third comes
+    runs = [begin(*short, real=True), begin(*on_port, real=True)]
     runs[1].until(lambda: (runs[1].directory / "logs" / "party0.worker0.log").exists())
-    third = begin(*short, f"topology.port={port}", real=True)
+    third = begin(*on_port, real=True)
     began = time.monotonic()
     ended = third.wait(10)
     assert time.monotonic() - began < 10
