@@ -140,10 +140,21 @@ def test_credit_does_not_overflow_a_shared_queue():
     def line(share_bytes):
         return Line(10e6, 0.05, share_bytes)
 
-    part = P3().part_length(line(0), 4) * 4
     assert P3().credit_bytes("wan", line(400_000)) == 400_000
-    assert P3().credit_bytes("wan", line(9e6)) == P3().credit_bytes("wan", line(0)) == 500_000 + 8 * part
-    assert P3().credit_bytes("wan", line(10)) == 2 * part
+    assert P3().credit_bytes("wan", line(9e6)) == P3().credit_bytes("wan", line(0)) == 500_000 + 8 * 4 * 7812
+    assert P3().credit_bytes("wan", line(10)) == 8 * 4 * 2_000
+
+
+def test_many_streams_on_a_link_get_short_parts():
+    """Their share is still eight parts: credit comes back by whole ones."""
+    assert P3().part_length(Line(10e6, 0.05, 9e6), 4) == P3().part_length(Line(10e6, 0.05), 4) == 7812
+    assert P3().part_length(Line(10e6, 0.05, 160_000), 4) == 5_000
+    assert P3().credit_bytes("wan", Line(10e6, 0.05, 160_000)) == 160_000
+
+
+def test_a_short_line_keeps_what_its_hosts_hold():
+    """A share of 26 kB at 1 Gbit/s, as with network=lan, left a link idle for half of the time."""
+    assert P3().credit_bytes("wan", Line(125e6, 0.0002, 26_500)) == 25_000 + 8 * 4 * 2_000
 
 
 def test_short_lines_get_short_parts():
