@@ -3,12 +3,13 @@ variable on just the roles on which the seed sets it."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from geomx.testing.ports import kept_port
 
 ROOT = Path(__file__).parent.parent
 SERVICE = (sys.executable, "-u", "-m", "geomx.node")
@@ -31,7 +32,7 @@ class Deployment:
         self._where, self._parties = where, dict(parties or {"a": 2, "b": 2})
         self._servers, self._central_trains = global_servers, central_trains
         self._everywhere = {"GEOMX_HOME": str(where / "home"), **everywhere}
-        self._ports = dict(zip(["wan", CENTRAL, *self._parties], free_ports(len(self._parties) + 2)))
+        self._ports = {domain: kept_port() for domain in ("wan", CENTRAL, *self._parties)}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.codes: dict[str, int] = {}
         where.mkdir(parents=True, exist_ok=True)
@@ -142,16 +143,6 @@ class Deployment:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def deployments(where: Path) -> Iterator[Callable[..., Deployment]]:

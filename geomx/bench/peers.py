@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import selectors
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from geomx.spec import DomainSpec, NodeSpec
+from geomx.testing.ports import kept_port
 
 ANSWER_S = 120.0
 WORKERS = 2
@@ -111,7 +111,7 @@ class Ours(Side):
 
     def __init__(self, local: bool) -> None:
         super().__init__()
-        wan = DomainSpec(scheduler_host="127.0.0.1", scheduler_port=free_port(), num_servers=1, num_members=WORKERS)
+        wan = DomainSpec(scheduler_host="127.0.0.1", scheduler_port=kept_port(), num_servers=1, num_members=WORKERS)
         for role in ("scheduler", "global_server"):
             spec = NodeSpec(role=role, name=role, party="central", is_central=True, wan=wan, local=local)
             self.others.append(Peer(f"our {role}", ["-m", "geomx.node", "-"], {}, spec.to_json()))
@@ -128,7 +128,7 @@ class Stock(Side):
 
     def __init__(self) -> None:
         super().__init__()
-        common = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(free_port()), "DMLC_NUM_SERVER": "1",
+        common = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(kept_port()), "DMLC_NUM_SERVER": "1",
                   "DMLC_NUM_WORKER": str(WORKERS), "DMLC_NODE_HOST": "127.0.0.1"}  # fmt: skip
         self.others = [_stock(role, common, role) for role in ("scheduler", "server")]
         self.workers = [_stock(f"worker {i}", common, "worker") for i in range(WORKERS)]
@@ -136,9 +136,3 @@ class Stock(Side):
 
 def _stock(name: str, common: Mapping[str, str], role: str) -> Peer:
     return Peer(f"MXNet's {name}", ["-m", "geomx.bench.stock_worker"], {**common, "DMLC_ROLE": role})
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from geomx.bench import Case
-from geomx.bench.peers import WORKERS, Peer, Side, free_port
+from geomx.bench.peers import WORKERS, Peer, Side
 from geomx.config import load
 from geomx.launch.cluster import WAN, cluster
 from geomx.spec import NodeSpec
+from geomx.testing.ports import kept_port
 
 CASES = {"tracing_cost": ("model", 10), "tracing_cost_small": ("small", 3)}  # what is sent, rounds in a turn
 TURNS, QUICK_TURNS = 21, 5
@@ -62,7 +63,7 @@ class TwoTiers(Side):
         sums = {"name": "fsa", "optimizer": {"where": "worker"}}
         config = load({"trace": given, "topology": topology, "sync": sums})
         planned = cluster(config, token="", control="", host=lambda _: "127.0.0.1", log=lambda _: "")
-        ports = {domain: free_port() for domain in planned.schedulers}
+        ports = {domain: kept_port() for domain in planned.schedulers}
         for domain, node in planned.schedulers.items():
             self.others.append(_peer(_listening(node, domain, ports[domain])))
         for node in planned.located(ports):

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from geomx import _core
-from geomx.bench.peers import Peer, free_port
+from geomx.bench.peers import Peer
 from geomx.bench.wan_worker import WAYS
 from geomx.config import CENTRAL, judge, load
 from geomx.config.network import Network
 from geomx.launch.cluster import cluster
 from geomx.spec import NodeSpec
+from geomx.testing.ports import kept_port
 from geomx.wan.plan import Wan
 from geomx.wan.router import Router, address
 
@@ -83,7 +84,7 @@ class Stock(Side):
         super().__init__()
         parties = [p for p in wan.parties if p != CENTRAL]
         host = _hosts(router, wan)
-        common = {"DMLC_PS_ROOT_URI": host(CENTRAL), "DMLC_PS_ROOT_PORT": str(port if router else free_port()),
+        common = {"DMLC_PS_ROOT_URI": host(CENTRAL), "DMLC_PS_ROOT_PORT": str(port if router else kept_port()),
                   "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": str(job.workers * len(parties))}  # fmt: skip
 
         def start(name: str, role: str, party: str) -> Peer:
@@ -107,7 +108,7 @@ class Ours(Side):
         config = load({**given, "topology": {"name": "hips", "parties": parties, "observer": "no"}})
         judge(config)
         planned = cluster(config, token=secrets.token_hex(8), control="", host=_hosts(router, wan), log=lambda _: "")
-        ports = {domain: port + i if router else free_port() for i, domain in enumerate(planned.schedulers)}
+        ports = {domain: port + i if router else kept_port() for i, domain in enumerate(planned.schedulers)}
         self._folder = tempfile.TemporaryDirectory(prefix="geomx-bench-")
         links = "" if router else self._links(wan)
         specs = [_at(s, ports[d], links) for d, s in planned.schedulers.items()]

@@ -8,12 +8,12 @@ import time
 
 import numpy as np
 import pytest
-from by_hand import free_ports
 
 from geomx import _core
 from geomx.errors import ConfigError
 from geomx.kv import Error, Timeout
 from geomx.testing import LocalCluster
+from geomx.testing.ports import kept_port
 
 
 def caught(work):
@@ -183,7 +183,7 @@ FOUR = ("global_scheduler", "global_server", "party", "worker")
 @pytest.mark.parametrize("order", list(itertools.permutations(FOUR)), ids="-".join)
 def test_any_order_of_starting(order):
     """The party's scheduler and server come one after the other."""
-    wan_port, lan_port = free_ports(2)
+    wan_port, lan_port = kept_port(), kept_port()
     wan = _core.Domain(scheduler_host="127.0.0.1", scheduler_port=wan_port, num_servers=1, num_members=1)
     lan = _core.Domain(scheduler_host="127.0.0.1", scheduler_port=lan_port, num_servers=1, num_members=1)
     domains = {

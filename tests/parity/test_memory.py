@@ -7,7 +7,6 @@ what members of the same host lend the server too, for as long as it is mapped.
 import dataclasses
 import json
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from geomx.config import load
 from geomx.launch.cluster import cluster
+from geomx.testing.ports import kept_port
 
 TENSORS, ELEMENTS, ROUNDS = 50, 500_000, 6
 MODEL = TENSORS * ELEMENTS * 4
@@ -46,22 +46,16 @@ store.close()
 """
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def peak(process):
     text = Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", text).group(1)) * 1024
 
 
 def specs(local):
-    topology = {"name": "hips", "parties": 2, "workers": 1, "port": free_port()}
+    topology = {"name": "hips", "parties": 2, "workers": 1, "port": kept_port()}
     config = load({"topology": topology, "transport": {"name": "zmq", "local": local}})
     plan = cluster(config, token="memory", control="", host=lambda _: "127.0.0.1", log=lambda _: "")
-    ports = {domain: topology["port"] if domain == "wan" else free_port() for domain in plan.schedulers}
+    ports = {domain: topology["port"] if domain == "wan" else kept_port() for domain in plan.schedulers}
     schedulers = []
     for domain, spec in plan.schedulers.items():
         where = "wan" if domain == "wan" else "lan"
