@@ -11,11 +11,20 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from geomx import env, exits
 from geomx.errors import ConfigError
 from geomx.kv import Error
+
+
+@dataclass(frozen=True)
+class End:
+    """How a script ended: an exit code, and the exception that ended it, if one did."""
+
+    code: int
+    error: BaseException | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,10 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"usage: python -m geomx.exec SCRIPT [arguments]\n\n{__doc__}" if asked else _usage(given),
               file=sys.stdout if asked else sys.stderr, end="" if asked else "\n")  # fmt: skip
         return 0 if asked else 2
+    return run(given).code
+
+
+def run(given: list[str]) -> End:
+    """Runs a script with its arguments. Says why it failed on standard error; raises nothing."""
     try:
         _prepare(given[0])
     except ConfigError as e:
-        return _say(f"geomx: {e}", 2)
+        return End(_say(f"geomx: {e}", 2), e)
     try:
         return _run(given)
     finally:
@@ -52,7 +66,7 @@ def _prepare(script: str) -> None:
     import geomx.mxnet  # noqa: F401
 
 
-def _run(given: list[str]) -> int:
+def _run(given: list[str]) -> End:
     sys.argv = given
     sys.path.insert(0, str(Path(given[0]).absolute().parent))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
@@ -62,37 +76,37 @@ def _run(given: list[str]) -> int:
         return _exited(e)
     except KeyboardInterrupt as e:
         exits.fail_all(e)
-        return _say("geomx: interrupted", 130)
+        return End(_say("geomx: interrupted", 130), e)
     except ConfigError as e:
         exits.fail_all(e)
-        return _say(f"geomx: {e}", 2)
+        return End(_say(f"geomx: {e}", 2), e)
     except BaseException as e:
         _show(e)
         exits.fail_all(e)
-        return 1
+        return End(1, e)
     return _leave()
 
 
-def _exited(e: SystemExit) -> int:
+def _exited(e: SystemExit) -> End:
     """sys.exit(): a number is the code, nothing is 0, a text is printed and means 1."""
     code = e.code if isinstance(e.code, int) else 0 if e.code is None else _say(str(e.code), 1)
     if code == 0:
         return _leave()
     exits.fail_all(RuntimeError(f"the script ended with exit code {code}"))
-    return code
+    return End(code)
 
 
-def _leave() -> int:
+def _leave() -> End:
     """What the script pushed must have arrived before its end counts as normal."""
     try:
         exits.close_all()
     except KeyboardInterrupt as e:
         exits.fail_all(e)
-        return _say("geomx: interrupted", 130)
+        return End(_say("geomx: interrupted", 130), e)
     except Exception as e:
         exits.fail_all(e)
-        return _say(f"geomx: {e}", 1)
-    return 0
+        return End(_say(f"geomx: {e}", 1), e)
+    return End(0)
 
 
 def _show(error: BaseException) -> None:

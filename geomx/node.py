@@ -14,7 +14,7 @@ import sys
 import tempfile
 import traceback
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +144,13 @@ def _run_script(spec: NodeSpec, script: str, arguments: list[str]) -> dict[str, 
         file.write(spec.to_json())
         file.flush()
         os.environ["GEOMX_SPEC"] = file.name
-        code = own_script.main([script, *arguments])
-    if code == 130:
+        end = own_script.run([script, *arguments])
+    if end.code == 130:
         raise KeyboardInterrupt
-    if code:
-        raise RunFailed(f"{script} ended with exit code {code}; its log has the reason")
+    if end.error is not None:
+        raise RunFailed(f"{script}: {sentence(end.error)}") from end.error
+    if end.code:
+        raise RunFailed(f"{script} ended with exit code {end.code}; its log has the reason")
     return {}
 
 
@@ -210,15 +212,23 @@ def _updater(text: str) -> Callable[[int, int, Any, Any], None]:
     return update
 
 
-def _kind(e: Exception) -> str:
-    """Who is to blame, as far as one node can know: the configuration, the join, a peer, a wait, or itself."""
+def _kind(e: BaseException) -> str:
+    """Who is to blame, as far as one node can know: the configuration, the join, a peer, a wait, or itself. What was
+    raised because of another exception, or while one was handled, is of that one's kind."""
     by_class: list[tuple[type[Exception], str]] = [
         (ConfigError, "config"),
         (_core.Refused, "refused"),
         (_core.Timeout, "timeout"),
         (_core.Error, "peer"),
     ]
-    return next((kind for cls, kind in by_class if isinstance(e, cls)), "own")
+    return next((kind for error in _causes(e) for cls, kind in by_class if isinstance(error, cls)), "own")
+
+
+def _causes(e: BaseException | None) -> Iterator[BaseException]:
+    """The exception itself first, then what it was raised because of."""
+    while e is not None:
+        yield e
+        e = e.__cause__ or e.__context__
 
 
 def _tell_others(made: list[Built], message: str) -> None:

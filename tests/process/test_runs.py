@@ -6,10 +6,10 @@ import signal
 import time
 from pathlib import Path
 
-import by_hand
 import pytest
 
 from geomx.launch.accounts import read
+from geomx.testing.ports import kept_port
 
 LONG = ("framework=numpy", "task.epochs=500", "task.eval_every=0")
 LIMIT_S = 15  # from a death to the end of everything, with the default settings
@@ -86,7 +86,7 @@ def test_ctrl_c_leaves_nothing(begin):
 
 def test_two_runs_at_once_and_a_third_on_a_taken_port(begin):
     short = ("framework=numpy", "task.epochs=20", "topology.parties=1")
-    (port,) = by_hand.free_ports(1)
+    port = kept_port()
     on_port = (*short[:1], "task.epochs=100", *short[2:], f"topology.port={port}")  # still there when the third comes
     runs = [begin(*short, real=True), begin(*on_port, real=True)]
     runs[1].until(lambda: (runs[1].directory / "logs" / "party0.worker0.log").exists())
@@ -133,16 +133,28 @@ def test_a_script_that_contradicts_the_command_is_refused(begin, tmp_path):
     words = ("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1")
     ended = begin(*words, "sync.optimizer.learning_rate=0.1", real=True).wait(40)
     assert ended.code == 1
-    assert "own.py ended with exit code" in ended.summary["error"]
+    assert "own.py: optimizer: " in ended.summary["error"]
     said = (ended.directory / "logs" / "master.log").read_text()
     assert "optimizer: " in said
     assert "asks for" in said
 
 
+RAISES_AND_ENDS_AFTER_THE_OTHERS = """
+import contextlib, time
+@contextlib.contextmanager
+def late():
+    try:
+        yield
+    finally:
+        time.sleep(0.5)  # the others tell first
+""" + SCRIPT.replace("EXTRA", 'if store.rank == 1: raise ValueError("boom")').replace("with ", "with late(), ")
+
+
 def test_a_script_that_raises_is_quoted(begin, tmp_path):
-    (tmp_path / "own.py").write_text(SCRIPT.replace("EXTRA", 'if store.rank == 1: raise ValueError("boom")'))
+    (tmp_path / "own.py").write_text(RAISES_AND_ENDS_AFTER_THE_OTHERS)
     words = ("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1")
     ended = begin(*words, real=True).wait(40)
     assert ended.code == 1
     assert "worker 1 of party party0" in ended.summary["error"]
+    assert "own.py: ValueError: boom; " in ended.summary["error"]
     assert "ValueError: boom" in (ended.directory / "logs" / "party0.worker1.log").read_text()
