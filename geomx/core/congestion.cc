@@ -19,6 +19,8 @@ constexpr uint64_t kRttSpanUs = 10'000'000;
 constexpr uint64_t kProbeRttUs = 200'000;
 constexpr uint64_t kInitialPackets = 32, kLeastPackets = 4;
 constexpr uint64_t kInitialRttUs = 100'000;
+constexpr uint64_t kMostHostUs = 200'000;
+constexpr uint64_t kHostMemory = 8;  // rounds
 
 }  // namespace
 
@@ -26,6 +28,12 @@ uint64_t Congestion::product(double gain) const {
   const uint64_t rtt_us = min_rtt_us();
   if (bottleneck() == 0 || rtt_us == kUnknown) return kInitialPackets * packet_bytes_;
   return uint64_t(gain * bottleneck() * double(rtt_us) * 1e-6);
+}
+
+// What waits in hosts, beside what is on the path: a busy one takes datagrams and acknowledgements many at a time.
+// Without it, the short path between two busy hosts would carry two of its products in each of their turns.
+uint64_t Congestion::held(double gain) const {
+  return std::min(uint64_t(gain * bottleneck() * double(std::min(host_us_, kMostHostUs)) * 1e-6), host_bytes_);
 }
 
 double Congestion::bytes_per_s() const {
@@ -40,7 +48,7 @@ uint64_t Congestion::window() const {
   if (state_ == State::probe_rtt) return kLeastPackets * packet_bytes_;
   if (limit_ > 0) return uint64_t(limit_);
   const double gain = state_ == State::startup ? kStartupGain : 2;
-  return std::max(product(gain) + 8 * packet_bytes_, kInitialPackets * packet_bytes_);
+  return std::max(product(gain) + held(2) + 8 * packet_bytes_, kInitialPackets * packet_bytes_);
 }
 
 void Congestion::on_ack(const RateSample& sample, uint64_t in_flight, uint64_t now_us) {
@@ -56,9 +64,10 @@ void Congestion::on_ack(const RateSample& sample, uint64_t in_flight, uint64_t n
     shortest_rtt_us_ = std::min(shortest_rtt_us_, sample.rtt_us);
   }
   round_rate_ = std::max(round_rate_, sample.bytes_per_s);
+  round_host_us_ = std::max(round_host_us_, sample.host_us);
   if (is_new_round_) end_round(sample, in_flight, now_us);
   if (state_ == State::startup) judge_startup(sample);
-  if (state_ == State::drain && in_flight <= product(1)) {
+  if (state_ == State::drain && in_flight <= product(1) + held(1)) {
     state_ = State::probe_rate;
     phase_ = 2;
     phase_us_ = now_us;
@@ -86,15 +95,17 @@ void Congestion::note_rtt(uint64_t rtt_us, uint64_t now_us) {
   rtt_now_us_ = std::min(rtt_now_us_, rtt_us);
 }
 
-// What the application didn't fill says nothing about the path, unless it is more than was known.
+// What the application didn't fill, or we by our own choice, says nothing about the path, unless it is more than was
+// known. On a short path a pause of ours is many round trips, after which nothing else would be remembered.
 void Congestion::note_rate(const RateSample& sample) {
-  if (rounds_ - rate_round_ >= kRoundsOfSpan && !sample.is_app_limited) {
+  const bool is_path_full = !sample.is_app_limited && state_ != State::drain && state_ != State::probe_rtt;
+  if (rounds_ - rate_round_ >= kRoundsOfSpan && is_path_full) {
     rate_round_ = rounds_;
     rates_[2] = rates_[1];
     rates_[1] = rates_[0];
     rates_[0] = 0;
   }
-  if (!sample.is_app_limited || sample.bytes_per_s > bottleneck()) rates_[0] = std::max(rates_[0], sample.bytes_per_s);
+  if (is_path_full || sample.bytes_per_s > bottleneck()) rates_[0] = std::max(rates_[0], sample.bytes_per_s);
 }
 
 void Congestion::end_round(const RateSample& sample, uint64_t in_flight, uint64_t now_us) {
@@ -110,6 +121,8 @@ void Congestion::end_round(const RateSample& sample, uint64_t in_flight, uint64_
   longest_rtt_us_ = 0;
   shortest_rtt_us_ = kUnknown;
   round_rate_ = 0;
+  host_us_ = std::max(round_host_us_, host_us_ - host_us_ / kHostMemory);
+  round_host_us_ = 0;
 }
 
 void Congestion::judge_loss(double lost, double delivered, uint64_t now_us) {
@@ -191,7 +204,7 @@ void Congestion::judge_startup(const RateSample& sample) {
 void Congestion::cycle(uint64_t in_flight, uint64_t now_us) {
   const bool is_over = now_us - phase_us_ > min_rtt_us();
   const bool is_probed = kGains[phase_] <= 1 || in_flight >= product(kGains[phase_]);
-  const bool is_drained = kGains[phase_] < 1 && in_flight <= product(1);
+  const bool is_drained = kGains[phase_] < 1 && in_flight <= product(1) + held(1);
   if ((is_over && is_probed) || is_drained) {
     phase_ = (phase_ + 1) % kPhases;
     phase_us_ = now_us;

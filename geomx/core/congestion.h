@@ -19,7 +19,8 @@ namespace geomx {
 struct RateSample {
   double bytes_per_s = 0;  // 0: nothing can be said
   bool is_app_limited = false;
-  uint64_t rtt_us = 0;                // 0: not known
+  uint64_t rtt_us = 0;                // of the path alone; 0: not known
+  uint64_t host_us = 0;               // that the packet and its acknowledgement waited in hosts beside
   uint64_t delivered = 0;             // bytes, ever
   uint64_t lost = 0;                  // bytes, ever
   uint64_t delivered_at_sending = 0;  // of the packet that was acknowledged
@@ -29,6 +30,8 @@ class Congestion {
  public:
   explicit Congestion(uint64_t packet_bytes) : packet_bytes_(packet_bytes) {}
   void set_packet_bytes(uint64_t bytes) { packet_bytes_ = bytes; }
+  // What may wait in the other host at most.
+  void set_host_bytes(uint64_t bytes) { host_bytes_ = bytes; }
 
   void on_ack(const RateSample& sample, uint64_t in_flight, uint64_t now_us);
   // The sender starts again after a time with nothing under way.
@@ -52,6 +55,7 @@ class Congestion {
   void cycle(uint64_t in_flight, uint64_t now_us);
   void judge_probe_rtt(uint64_t in_flight, uint64_t now_us);
   uint64_t product(double gain) const;
+  uint64_t held(double gain) const;
 
   uint64_t packet_bytes_;
   State state_ = State::startup;
@@ -64,6 +68,8 @@ class Congestion {
   uint64_t delivered_before_ = 0, lost_before_ = 0;           // when the round began
   uint64_t longest_rtt_us_ = 0, shortest_rtt_us_ = kUnknown;  // of the round
   double round_rate_ = 0;                                     // the largest of the round
+  uint64_t host_us_ = 0, round_host_us_ = 0;                  // the longest of some rounds, of the round
+  uint64_t host_bytes_ = 128 * 1024;
   // Beside others.
   double limit_ = 0;  // bytes under way; 0: none, the queue drains
   int standing_rounds_ = 0, rounds_since_cut_ = 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint8_t kMagic = 'G';
 constexpr uint8_t kWantsAck = 1;
-constexpr std::string_view kOfferMagic = "GD1";
+constexpr std::string_view kOfferMagic = "GD2";
 constexpr uint64_t kMaxPieces = 1u << 17;
 
 bool read_chunks(Reader& in, Packet* packet) {
@@ -154,7 +154,12 @@ std::optional<Message> unflatten(const Bytes& flat) {
 }
 
 Bytes pack(const DatagramOffer& offer) {
-  return Writer().raw(kOfferMagic.data(), kOfferMagic.size()).varint(offer.port).u64(offer.key).finish();
+  return Writer()
+      .raw(kOfferMagic.data(), kOfferMagic.size())
+      .varint(offer.port)
+      .u64(offer.key)
+      .varint(offer.buffer)
+      .finish();
 }
 
 bool is_datagram_offer(const Bytes& head) { return head.text().substr(0, 2) == kOfferMagic.substr(0, 2); }
@@ -166,6 +171,7 @@ std::optional<DatagramOffer> parse_datagram_offer(const Bytes& head) {
   const uint64_t port = in.varint();
   offer.port = uint16_t(port);
   offer.key = in.u64();
+  offer.buffer = in.varint();
   if (!in.done() || port == 0 || port > 65535) return std::nullopt;
   return offer;
 }

@@ -59,6 +59,7 @@ std::optional<Message> unflatten(const Bytes& flat);
 struct DatagramOffer {
   uint16_t port = 0;
   uint64_t key = 0;
+  uint64_t buffer = 0;  // bytes of a peer's datagrams that may wait there to be read
 };
 Bytes pack(const DatagramOffer& offer);
 bool is_datagram_offer(const Bytes& head);

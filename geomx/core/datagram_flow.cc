@@ -9,7 +9,9 @@ namespace {
 
 constexpr uint64_t kReorder = 8;           // packets that may overtake one before it counts as lost
 constexpr uint64_t kGranularityUs = 1000;  // of timers
-constexpr uint64_t kBurstUs = 1000;        // sent at once where time was lost
+constexpr uint64_t kBurstUs = 1000;        // sent at once where time was lost,
+constexpr uint64_t kMostBurstUs = 10'000;  // or where our host lost it: so much, or so many bytes
+constexpr double kMostBurstBytes = 128 * 1024;
 constexpr uint64_t kLeastQueue = 32 * 1024, kQueueUs = 4000;
 constexpr uint64_t kStuckUs = 4'000'000;
 constexpr uint64_t kInitialRttUs = 100'000, kMaxTimeoutUs = 1'000'000;
@@ -77,7 +79,7 @@ void DatagramFlow::run(uint64_t now_us) {
   if (inbox_.ack_due_us() != 0 && inbox_.ack_due_us() <= now_us) send_ack(now_us);
   if (loss_timer_us_ != 0 && loss_timer_us_ <= now_us) detect_losses(now_us);
   if (!in_flight_.empty() && now_us >= last_sent_us_ + timeout_us()) on_timeout(now_us);
-  if (next_send_us_ + kBurstUs < now_us) next_send_us_ = now_us - kBurstUs;
+  catch_up(now_us);
   while (may_send(now_us) && send_one(now_us)) {
   }
   if (queue_.empty() && again_.empty()) {
@@ -85,6 +87,21 @@ void DatagramFlow::run(uint64_t now_us) {
     if (in_flight_bytes_ < congestion_.window()) app_limited_until_ = delivered_ + in_flight_bytes_;
     if (app_limited_until_ == 0) app_limited_until_ = 1;
   }
+  const bool has_more = !queue_.empty() || !again_.empty();
+  due_us_ = has_more && in_flight_bytes_ + max_packet_ <= congestion_.window() ? next_send_us_ : 0;
+}
+
+// A host that is busy comes here late. What would have left meanwhile leaves now, within reason; of what doesn't, the
+// path is innocent.
+void DatagramFlow::catch_up(uint64_t now_us) {
+  const uint64_t late_us = due_us_ == 0 || due_us_ >= now_us ? 0 : now_us - due_us_;
+  const uint64_t most_us = std::max(kMostBurstUs, uint64_t(kMostBurstBytes * 1e6 / congestion_.bytes_per_s()));
+  if (late_us > kBurstUs || now_us > burst_at_us_ + kBurstUs) {  // it lasts for what is given in the same turn
+    burst_us_ = std::min(std::max(late_us, kBurstUs), most_us);
+    burst_at_us_ = now_us;
+  }
+  if (next_send_us_ + burst_us_ < now_us) next_send_us_ = now_us - burst_us_;
+  if (late_us > most_us) app_limited_until_ = std::max<uint64_t>(delivered_ + in_flight_bytes_, 1);
 }
 
 bool DatagramFlow::send_one(uint64_t now_us) {
@@ -222,7 +239,7 @@ std::vector<Message> DatagramFlow::take_unacknowledged() {
   again_.clear();
   in_flight_.clear();
   last_pieces_.clear();
-  queued_bytes_ = in_flight_bytes_ = 0;
+  queued_bytes_ = in_flight_bytes_ = due_us_ = 0;
   timeouts_ = 0;
   return out;
 }
@@ -240,7 +257,7 @@ uint64_t DatagramFlow::next_us() const {
 
 // ---- acknowledgements ----------------------------------------------------------------------------------------------
 
-void DatagramFlow::take_ack(const Packet& packet, uint64_t now_us) {
+void DatagramFlow::take_ack(const Packet& packet, uint64_t now_us, uint64_t arrived_us) {
   if (packet.ranges.front().second > next_number_) {
     ++figures_.malformed;
     return;
@@ -248,6 +265,7 @@ void DatagramFlow::take_ack(const Packet& packet, uint64_t now_us) {
   last_heard_us_ = now_us;
   const uint64_t largest = packet.ranges.front().second - 1;
   bool is_newest_here = false;
+  uint64_t newest_number = 0;
   Sent newest{};
   for (const auto& [first, end] : packet.ranges) {
     auto sent = in_flight_.lower_bound(first);
@@ -255,7 +273,10 @@ void DatagramFlow::take_ack(const Packet& packet, uint64_t now_us) {
       in_flight_bytes_ -= sent->second.size;
       delivered_ += sent->second.size;
       acknowledge_pieces(sent->second);
-      if (!is_newest_here || sent->second.sent_us >= newest.sent_us) newest = sent->second;
+      if (sent->first > newest_number) {
+        newest = sent->second;
+        newest_number = sent->first;
+      }
       is_newest_here = true;
       sent = in_flight_.erase(sent);
     }
@@ -264,11 +285,15 @@ void DatagramFlow::take_ack(const Packet& packet, uint64_t now_us) {
   delivered_us_ = now_us;
   timeouts_ = 0;
   largest_acknowledged_ = std::max(largest_acknowledged_, largest);
-  const uint64_t since_us = now_us - newest.sent_us;
-  const uint64_t rtt_us = since_us > packet.delay_us ? since_us - packet.delay_us : since_us;
-  update_rtt(std::max<uint64_t>(rtt_us, 1));
+  // Timers have to do with all of it, the path with what the hosts didn't take. How long the other host had it is said
+  // of the largest number alone.
+  const uint64_t all_us = now_us - newest.sent_us;
+  const uint64_t here_us = std::min(now_us - std::min(arrived_us, now_us), all_us);
+  const bool is_told = newest_number == largest && packet.delay_us < all_us - here_us;
+  const uint64_t host_us = is_told ? here_us + packet.delay_us : 0;
+  update_rtt(std::max<uint64_t>(all_us, 1));
   detect_losses(now_us);
-  note_delivery(newest, rtt_us, now_us);
+  note_delivery(newest, is_told ? all_us - host_us : 0, host_us, now_us);
 }
 
 void DatagramFlow::acknowledge_pieces(const Sent& sent) {
@@ -282,7 +307,7 @@ void DatagramFlow::acknowledge_pieces(const Sent& sent) {
 
 // Delivery rate as in draft-cheng-iccrg-delivery-rate-estimation: over the longer of the times in which the packets
 // since the one that is acknowledged were sent, and were acknowledged.
-void DatagramFlow::note_delivery(const Sent& newest, uint64_t rtt_us, uint64_t now_us) {
+void DatagramFlow::note_delivery(const Sent& newest, uint64_t rtt_us, uint64_t host_us, uint64_t now_us) {
   if (app_limited_until_ != 0 && delivered_ > app_limited_until_) app_limited_until_ = 0;
   first_sent_us_ = newest.sent_us;
   const uint64_t send_us = newest.sent_us - newest.first_sent_us, ack_us = now_us - newest.delivered_us;
@@ -290,6 +315,7 @@ void DatagramFlow::note_delivery(const Sent& newest, uint64_t rtt_us, uint64_t n
   RateSample sample;
   sample.is_app_limited = newest.is_app_limited;
   sample.rtt_us = rtt_us;
+  sample.host_us = host_us;
   sample.delivered = delivered_;
   sample.lost = lost_;
   sample.delivered_at_sending = newest.delivered;
@@ -333,9 +359,9 @@ void DatagramFlow::send_ack(uint64_t now_us) {
 
 // ---- receiving -----------------------------------------------------------------------------------------------------
 
-void DatagramFlow::take_data(const Packet& packet, uint64_t now_us) {
+void DatagramFlow::take_data(const Packet& packet, uint64_t now_us, uint64_t arrived_us) {
   last_heard_us_ = now_us;
-  inbox_.take(packet, now_us);
+  inbox_.take(packet, now_us, std::min(arrived_us, now_us));
 }
 
 DatagramFlow::Figures DatagramFlow::figures() const {

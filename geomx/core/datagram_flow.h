@@ -33,11 +33,14 @@ class DatagramFlow {
   // What a message of a lossy channel may take to travel in one datagram.
   size_t max_message() const { return max_packet_ - kDataHeader - kChunkHeader - 8; }
   void set_max_packet(size_t bytes);
+  // What the other end's socket holds while its host has no time for it.
+  void set_their_buffer(uint64_t bytes) { congestion_.set_host_bytes(bytes); }
   void note_rtt(uint64_t rtt_us, uint64_t now_us);  // measured by somebody else, before there was traffic
 
   void send(uint8_t channel, const Message& message, uint64_t now_us);
-  void take_data(const Packet& packet, uint64_t now_us);
-  void take_ack(const Packet& packet, uint64_t now_us);
+  // `arrived_us`: when the packet reached this host, which may have had no time for it until now.
+  void take_data(const Packet& packet, uint64_t now_us, uint64_t arrived_us);
+  void take_ack(const Packet& packet, uint64_t now_us, uint64_t arrived_us);
   // Sends what may leave now, acknowledges what is due, gives up what is overdue.
   void run(uint64_t now_us);
   uint64_t next_us() const;  // when run() has something to do; 0: never, until something is sent or taken
@@ -84,7 +87,8 @@ class DatagramFlow {
   void lose(std::map<uint64_t, Sent>::iterator packet);
   void detect_losses(uint64_t now_us);
   void acknowledge_pieces(const Sent& sent);
-  void note_delivery(const Sent& newest, uint64_t rtt_us, uint64_t now_us);
+  void note_delivery(const Sent& newest, uint64_t rtt_us, uint64_t host_us, uint64_t now_us);
+  void catch_up(uint64_t now_us);
   bool is_needed(const Sent& sent) const;
   void on_timeout(uint64_t now_us);
   uint64_t timeout_us() const;
@@ -107,6 +111,8 @@ class DatagramFlow {
   std::vector<Piece> last_pieces_;      // of the newest reliable packet: sent twice when nothing follows it
   uint64_t in_flight_bytes_ = 0;
   uint64_t next_message_[2] = {1, 1}, next_number_ = 1;  // messages: lossy, reliable
+  uint64_t burst_us_ = 0, burst_at_us_ = 0;
+  uint64_t due_us_ = 0;  // when the next packet might have left, as it was after the last run; 0: it had to wait
   uint64_t next_send_us_ = 0, last_sent_us_ = 0, last_heard_us_ = 0;
   uint64_t lost_ = 0, delivered_ = 0, delivered_us_ = 0, first_sent_us_ = 0, app_limited_until_ = 0;
   uint64_t largest_acknowledged_ = 0, loss_timer_us_ = 0;

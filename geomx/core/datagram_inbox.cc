@@ -13,7 +13,7 @@ constexpr uint64_t kMaxIncoming[2] = {uint64_t(16) << 20, uint64_t(512) << 20}; 
 
 }  // namespace
 
-void DatagramInbox::take(const Packet& packet, uint64_t now_us) {
+void DatagramInbox::take(const Packet& packet, uint64_t now_us, uint64_t arrived_us) {
   if (received_.contains(packet.number)) {
     ++figures_.doubles;
     ack_due_us_ = now_us;
@@ -22,7 +22,7 @@ void DatagramInbox::take(const Packet& packet, uint64_t now_us) {
   for (const Chunk& chunk : packet.chunks)
     if (is_crowded(packet.channel, chunk)) return;  // not acknowledged: a reliable one comes again
   const bool is_in_order = packet.number == received_.end() || received_.count() == 0;
-  if (packet.number >= received_.end()) largest_us_ = now_us;
+  if (packet.number >= received_.end()) largest_us_ = arrived_us;
   received_.add(packet.number, packet.number + 1);
   received_.forget_below(kAckRangesKept);
   ++unacknowledged_;

@@ -21,7 +21,8 @@ class DatagramInbox {
 
   explicit DatagramInbox(Deliver deliver) : deliver_(std::move(deliver)) {}
 
-  void take(const Packet& packet, uint64_t now_us);
+  // `arrived_us`: when it reached this host.
+  void take(const Packet& packet, uint64_t now_us, uint64_t arrived_us);
   uint64_t ack_due_us() const { return ack_due_us_; }  // 0: nothing is to be acknowledged
   // All but the key; nothing where nothing was received.
   std::optional<Packet> acknowledge(uint64_t now_us);

@@ -22,6 +22,7 @@ constexpr uint64_t kProbeAgainUs = 60'000'000;              // of a path that is
 constexpr size_t kUsualHeader = kPacketHeader + 2 + 3 + 9;  // of a packet with one chunk
 constexpr int kBatch = 64;
 constexpr int kSocketBytes = 4 << 20;
+constexpr int kBufferShares = 8;  // the kernel counts a datagram double and more, and peers share the socket
 
 }  // namespace
 
@@ -91,6 +92,8 @@ Status DatagramTransport::open_channels(const LossyChannels& channels) {
     if (fd < 0) return Status::error(std::string("no UDP socket: ") + std::strerror(errno));
     sockets_.push_back(fd);
   }
+  set_option(sockets_[0], SOL_SOCKET, SO_TIMESTAMPNS, 1);
+  buffer_ = receive_buffer(sockets_[0]) / kBufferShares;
   port_ = bind_any_port(sockets_[0], family_);
   if (port_ == 0) return Status::error(std::string("no port for UDP: ") + std::strerror(errno));
   loop_.add(this);
@@ -104,7 +107,7 @@ void DatagramTransport::offer_to(PeerId peer, Session& session) {
   session.has_offered = true;
   session.own_key = random_key();
   by_key_[session.own_key] = peer;
-  inner_->send(peer, 0, Message{pack(DatagramOffer{port_, session.own_key}), {}});
+  inner_->send(peer, 0, Message{pack(DatagramOffer{port_, session.own_key, buffer_}), {}});
   begin(peer, session);
 }
 
@@ -130,6 +133,7 @@ void DatagramTransport::begin(PeerId peer, Session& session) {
       [this, peer](uint8_t channel, Message message) {
         if (receiver_ && !is_closed_) receiver_(peer, channel == 0 ? kBulk : channel, std::move(message));
       });
+  session.flow->set_their_buffer(session.theirs.buffer);
   if (!session.host.empty()) session.to = Endpoint::of(session.host, session.theirs.port, family_);
   if (session.to.is_known()) probe(peer);
 }
@@ -282,28 +286,34 @@ void DatagramTransport::read(const std::vector<pollfd>& descriptors) {
   mmsghdr messages[kBatch] = {};
   iovec vectors[kBatch];
   Endpoint from[kBatch];
+  alignas(cmsghdr) uint8_t times[kBatch][CMSG_SPACE(sizeof(timespec))];
   for (int i = 0; i < kBatch; ++i) {
     vectors[i] = {buffers[i], kMostPacket};
     messages[i].msg_hdr.msg_iov = &vectors[i];
     messages[i].msg_hdr.msg_iovlen = 1;
     messages[i].msg_hdr.msg_name = &from[i].address;
     messages[i].msg_hdr.msg_namelen = sizeof(from[i].address);
+    messages[i].msg_hdr.msg_control = times[i];
+    messages[i].msg_hdr.msg_controllen = sizeof(times[i]);
   }
   const int count = recvmmsg(sockets_[0], messages, kBatch, MSG_DONTWAIT, nullptr);
   if (count <= 0) return;
-  const uint64_t now_us = loop_.now_us();
   for (int i = 0; i < count && !is_closed_; ++i) {
     from[i].size = messages[i].msg_hdr.msg_namelen;
-    if ((messages[i].msg_hdr.msg_flags & MSG_TRUNC) == 0) take(buffers[i], messages[i].msg_len, from[i], now_us);
+    if ((messages[i].msg_hdr.msg_flags & MSG_TRUNC) != 0) continue;
+    const uint64_t read_us = loop_.now_us();
+    take(buffers[i], messages[i].msg_len, from[i], read_us - std::min(age_us(messages[i].msg_hdr), read_us));
   }
   if (is_closed_) return;
   std::vector<PeerId> touched;
   touched.swap(touched_);
+  const uint64_t now_us = loop_.now_us();
   for (PeerId peer : touched) run(peer, *sessions_[peer], now_us);
   arm();
 }
 
-void DatagramTransport::take(const uint8_t* data, size_t size, const Endpoint& from, uint64_t now_us) {
+void DatagramTransport::take(const uint8_t* data, size_t size, const Endpoint& from, uint64_t arrived_us) {
+  const uint64_t now_us = loop_.now_us();
   const std::optional<Packet> packet = parse_packet(data, size);
   const auto known = packet ? by_key_.find(packet->key) : by_key_.end();
   if (known == by_key_.end()) {
@@ -331,9 +341,9 @@ void DatagramTransport::take(const uint8_t* data, size_t size, const Endpoint& f
       return take_reply(peer, session, *packet, now_us);
     case PacketKind::data:
       if (loss_ != 0 && double(random_key() >> 11) < loss_ * double(uint64_t(1) << 53)) return;
-      return session.flow->take_data(*packet, now_us);
+      return session.flow->take_data(*packet, now_us, arrived_us);
     case PacketKind::ack:
-      return session.flow->take_ack(*packet, now_us);
+      return session.flow->take_ack(*packet, now_us, arrived_us);
   }
 }
 

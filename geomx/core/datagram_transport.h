@@ -56,7 +56,7 @@ class DatagramTransport : public TransportOver, private Loop::Source {
 
   bool append_descriptors(std::vector<pollfd>* descriptors) override;
   void read(const std::vector<pollfd>& descriptors) override;
-  void take(const uint8_t* data, size_t size, const Endpoint& from, uint64_t now_us);
+  void take(const uint8_t* data, size_t size, const Endpoint& from, uint64_t arrived_us);
   void write(Session& session, uint8_t channel, const std::vector<uint8_t>& datagram);
   void run(PeerId peer, Session& session, uint64_t now_us);
   void arm();
@@ -66,6 +66,7 @@ class DatagramTransport : public TransportOver, private Loop::Source {
   std::vector<int> sockets_;  // by channel; the first receives
   int family_ = 0;
   uint16_t port_ = 0;
+  uint64_t buffer_ = 0;  // of one peer's datagrams, that our socket holds
   uint8_t num_channels_ = 0;
   std::unordered_map<PeerId, std::unique_ptr<Session>> sessions_;
   std::unordered_map<uint64_t, PeerId> by_key_;  // keys that others show to us

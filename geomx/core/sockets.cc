@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include <algorithm>
 #include <memory>
@@ -26,6 +27,26 @@ Endpoint Endpoint::of(const std::string& numeric, uint16_t port, int family) {
 
 void set_option(int fd, int level, int option, int value) {
   (void)setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+uint64_t receive_buffer(int fd) {
+  int bytes = 0;
+  socklen_t size = sizeof(bytes);
+  return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size) == 0 && bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
+uint64_t age_us(const msghdr& received) {
+  constexpr int64_t most_ns = 1'000'000'000;  // beyond, somebody has set the clock
+  for (cmsghdr* item = CMSG_FIRSTHDR(&received); item != nullptr;
+       item = CMSG_NXTHDR(const_cast<msghdr*>(&received), item)) {
+    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_TIMESTAMPNS) continue;
+    timespec then = {}, now = {};
+    std::memcpy(&then, CMSG_DATA(item), sizeof(then));
+    clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t age_ns = (now.tv_sec - then.tv_sec) * 1'000'000'000 + (now.tv_nsec - then.tv_nsec);
+    return age_ns < 0 || age_ns > most_ns ? 0 : static_cast<uint64_t>(age_ns / 1000);
+  }
+  return 0;
 }
 
 int open_socket(int type, int* family) {

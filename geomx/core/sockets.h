@@ -26,6 +26,9 @@ struct Endpoint {
 
 // What a kernel refuses stays as it is.
 void set_option(int fd, int level, int option, int value);
+uint64_t receive_buffer(int fd);  // bytes, as the kernel counts them
+// How long ago a datagram that was received with SO_TIMESTAMPNS reached this host; 0 where the kernel didn't say.
+uint64_t age_us(const msghdr& received);
 // For a type as of socket(), without waiting: IPv6 that takes IPv4 too, or IPv4 where there is no IPv6. Negative:
 // errno.
 int open_socket(int type, int* family);

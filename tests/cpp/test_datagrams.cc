@@ -17,6 +17,8 @@ struct Path {
   double loss = 0, doubles = 0;
   uint64_t jitter_us = 0;
   double queue_bytes = 312'500;
+  uint64_t turn_us[2] = {0, 0};   // a busy host has time for its end only so often; 0: always
+  size_t buffer_bytes = 1 << 20;  // of datagrams that wait for it
 };
 
 // Two ends, each way a path of its own.
@@ -27,8 +29,10 @@ class Pair {
       ends_.push_back(std::make_unique<DatagramFlow>(
           7, packet, [this, i](uint8_t, const std::vector<uint8_t>& datagram) { transmit(i, datagram); },
           [this, i](uint8_t channel, Message message) { arrived_[i].emplace_back(channel, std::move(message)); }));
+      ends_.back()->set_their_buffer(path.buffer_bytes / 2);
     }
   }
+  bool has_turn(int i) const { return turn_of(i, now_us_) == now_us_; }
   DatagramFlow& end(int i) { return *ends_[i]; }
   std::vector<std::pair<uint8_t, Message>>& arrived(int i) { return arrived_[i]; }
   uint64_t now_us() const { return now_us_; }
@@ -50,8 +54,9 @@ class Pair {
     for (auto& end : ends_) end->run(now_us_);
     while (!is_done()) {
       uint64_t next = events_.empty() ? 0 : events_.top().when_us;
-      for (auto& end : ends_) {
-        const uint64_t at = end->next_us();
+      for (int i = 0; i < 2; ++i) {
+        const uint64_t due = ends_[i]->next_us();
+        const uint64_t at = due == 0 ? 0 : turn_of(i, std::max(due, now_us_ + 1));
         if (at != 0 && (next == 0 || at < next)) next = at;
       }
       if (next == 0) return true;
@@ -65,25 +70,31 @@ class Pair {
         events_.pop();
         const auto packet = parse_packet(event.datagram.data(), event.datagram.size());
         REQUIRE(packet);
+        waiting_[event.to] -= event.datagram.size();
         if (packet->kind == PacketKind::data)
-          ends_[event.to]->take_data(*packet, now_us_);
+          ends_[event.to]->take_data(*packet, now_us_, event.arrived_us);
         else
-          ends_[event.to]->take_ack(*packet, now_us_);
+          ends_[event.to]->take_ack(*packet, now_us_, event.arrived_us);
       }
-      for (auto& end : ends_) end->run(now_us_);
+      for (int i = 0; i < 2; ++i)
+        if (has_turn(i)) ends_[i]->run(now_us_);
     }
     return true;
   }
 
  private:
   struct Event {
-    uint64_t when_us, order;
+    uint64_t when_us, order, arrived_us;
     int to;
     std::vector<uint8_t> datagram;
     bool operator<(const Event& other) const {
       return when_us != other.when_us ? when_us > other.when_us : order > other.order;
     }
   };
+  uint64_t turn_of(int i, uint64_t us) const {
+    const uint64_t turn_us = path_.turn_us[i];
+    return turn_us == 0 ? us : (us + turn_us - 1) / turn_us * turn_us;
+  }
   double chance() { return std::uniform_real_distribution<double>(0, 1)(random_); }
   void transmit(int from, const std::vector<uint8_t>& datagram) {
     double& busy = busy_us_[from];
@@ -93,7 +104,10 @@ class Pair {
     if (drops_everything || chance() < path_.loss) return;
     for (int copies = chance() < path_.doubles ? 2 : 1; copies > 0; --copies) {
       const uint64_t jitter = path_.jitter_us == 0 ? 0 : random_() % path_.jitter_us;
-      events_.push({uint64_t(busy) + path_.delay_us + jitter, order_++, 1 - from, datagram});
+      const uint64_t at_us = uint64_t(busy) + path_.delay_us + jitter;
+      if (waiting_[1 - from] + datagram.size() > path_.buffer_bytes && path_.turn_us[1 - from] != 0) continue;
+      waiting_[1 - from] += datagram.size();
+      events_.push({turn_of(1 - from, at_us), order_++, at_us, 1 - from, datagram});
     }
   }
 
@@ -101,6 +115,7 @@ class Pair {
   Path path_;
   uint64_t now_us_ = 1'000'000, order_ = 0;
   double busy_us_[2] = {0, 0};
+  size_t waiting_[2] = {0, 0};  // on the way to each, or before it
   std::priority_queue<Event> events_;
   std::vector<std::unique_ptr<DatagramFlow>> ends_;
   std::vector<std::pair<uint8_t, Message>> arrived_[2];
@@ -112,7 +127,7 @@ double seconds_for(Pair& pair, size_t bytes) {
   const size_t before = pair.arrived(1).size();
   size_t given = 0, messages = 0;
   REQUIRE(pair.run(begin + 120'000'000, [&] {
-    while (given < bytes && pair.end(0).room() > 0) {
+    while (given < bytes && pair.has_turn(0) && pair.end(0).room() > 0) {
       pair.send(0, 0, "m", 16'000);
       pair.end(0).run(pair.now_us());
       given += 16'000;
@@ -190,6 +205,36 @@ TEST_CASE("a burst after a pause begins at the rate that was found before") {
   }
 }
 
+TEST_CASE("the short path between two busy hosts carries what they have time for") {
+  for (const auto& [ours, theirs] :
+       {std::pair<uint64_t, uint64_t>{0, 20'000}, {20'000, 0}, {20'000, 20'000}, {50'000, 50'000}, {5'000, 100'000}}) {
+    Pair pair(6, Path{125e6, 50, 0, 0, 0, 500'000, {ours, theirs}});
+    seconds_for(pair, 10'000'000);
+    const double rate = 20'000'000 / seconds_for(pair, 20'000'000);
+    INFO("turns of ", ours, " and ", theirs, " us: ", rate, " bytes/s");
+    CHECK(rate > 0.3 * double(1 << 19) * 1e6 / double(ours + theirs));
+  }
+}
+
+TEST_CASE("a host that comes to it late loses no rate for that") {
+  for (uint64_t turn_us : {3'000, 7'000, 20'000}) {
+    Pair pair(7, Path{62.5e6, 5'000, 0.01, 0, 0, 1'000'000, {turn_us, 0}});
+    seconds_for(pair, 60'000'000);
+    const double share = 60'000'000 / seconds_for(pair, 60'000'000) / 62.5e6;
+    INFO("a turn each ", turn_us, " us: ", share, " of the link");
+    CHECK(share > (turn_us > 10'000 ? 0.2 : 0.6));
+  }
+}
+
+TEST_CASE("a flow that never pauses looks at its path and goes on as before") {
+  Pair pair(8, Path{25e6, 5'000, 0, 0, 0, 250'000});
+  seconds_for(pair, 12'500'000);
+  double longest = 0;
+  while (pair.now_us() < 24'000'000) longest = std::max(longest, seconds_for(pair, 5'000'000));
+  INFO("the longest of pieces that take 0.2 s: ", longest, " s");
+  CHECK(longest < 0.6);
+}
+
 TEST_CASE("a path that is dead is noticed, and what wasn't acknowledged is handed back") {
   Pair pair(5, {});
   pair.send(0, 0, "first");
@@ -214,14 +259,14 @@ TEST_CASE("memory for halves of messages is bounded") {
   for (uint64_t i = 1; i <= 1000; ++i) {
     packet.number = i;
     packet.chunks = {{i, 0, 1 << 20, &byte, 1}};
-    pair.end(0).take_data(packet, 1);
+    pair.end(0).take_data(packet, 1, 1);
   }
   CHECK(pair.end(0).figures().crowded == 0);  // of lossy ones the oldest make room
   packet.channel = 0;
   for (uint64_t i = 1001; i <= 2000; ++i) {
     packet.number = i;
     packet.chunks = {{i, 0, 1 << 20, &byte, 1}};
-    pair.end(0).take_data(packet, 1);
+    pair.end(0).take_data(packet, 1, 1);
   }
   CHECK(pair.end(0).figures().crowded == 1000 - 512);
 }
@@ -242,7 +287,7 @@ TEST_CASE("packets that are not ours are refused, ours come back as they were") 
   probe.size = 700;
   CHECK(write_packet(probe).size() == 700);
   CHECK_FALSE(parse_datagram_offer(Bytes::copy("GX....")));
-  const auto offer = parse_datagram_offer(pack(DatagramOffer{9, 8}));
+  const auto offer = parse_datagram_offer(pack(DatagramOffer{9, 8, 7}));
   REQUIRE(offer);
   CHECK((offer->port == 9 && offer->key == 8));
 }

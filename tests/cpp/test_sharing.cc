@@ -115,9 +115,9 @@ class Bottleneck {
     const auto packet = parse_packet(event.datagram.data(), event.datagram.size());
     REQUIRE(packet);
     if (event.kind == 0)
-      receivers_[size_t(event.flow)]->take_data(*packet, now_us_);
+      receivers_[size_t(event.flow)]->take_data(*packet, now_us_, now_us_);
     else
-      senders_[size_t(event.flow)]->take_ack(*packet, now_us_);
+      senders_[size_t(event.flow)]->take_ack(*packet, now_us_, now_us_);
   }
   void feed(DatagramFlow& flow) {
     while (flow.room() > 0) {

@@ -19,8 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto take = [&](const uint8_t* from, size_t length) {
     const std::optional<Packet> packet = parse_packet(from, length);
     if (!packet) return;
-    if (packet->kind == PacketKind::data) flow.take_data(*packet, now_us);
-    if (packet->kind == PacketKind::ack) flow.take_ack(*packet, now_us);
+    if (packet->kind == PacketKind::data) flow.take_data(*packet, now_us, now_us);
+    if (packet->kind == PacketKind::ack) flow.take_ack(*packet, now_us, now_us);
     now_us += 10'000;
     flow.run(now_us);
   };
