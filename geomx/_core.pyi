@@ -169,6 +169,10 @@ class Node:
     def addresses(self) -> dict[str, str]:
         """domain ("lan", "wan") -> host:port that this node listens on."""
 
+    @property
+    def failure(self) -> str:
+        """The sentence with which the run has failed, as far as this node has heard; "" while all is well."""
+
     # --- workers ----------------------------------------------------------------------------------------------
     def configure(self, what: str, value: str, timeout_s: float = -1.0) -> None:
         """what: "optimizer" or "compression"; value: JSON. Returns when all servers have it. Refused when another

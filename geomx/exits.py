@@ -22,6 +22,7 @@ class Closable(Protocol):
 
 _open: list[Closable] = []
 _hooked = False
+_heard: str | None = None
 
 
 def watch(store: Closable) -> None:
@@ -38,6 +39,18 @@ def forget(store: Closable) -> None:
     """The store was closed by hand."""
     if store in _open:
         _open.remove(store)
+
+
+def failing(heard: str) -> None:
+    """A store is about to fail the run. heard: with what it has failed already, as far as that store knows."""
+    global _heard
+    _heard = _heard or heard
+
+
+def heard() -> str | None:
+    """The sentence with which the run had failed before this script failed; "" where the script was the first, None
+    where no store of it failed."""
+    return _heard
 
 
 def fail_all(error: BaseException) -> None:

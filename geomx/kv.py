@@ -228,6 +228,7 @@ class Store:
         """Ends the run everywhere; `reason` is part of the sentence that everybody shows."""
         if not self._ended:
             self._ended = True
+            exits.failing(self.node.failure)
             self.node.fail(f"{self.spec.title}: {reason}")
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from geomx import _core
+from geomx import _core, exits
 from geomx.agreed import Agreed
 from geomx.config import judge, load
 from geomx.control import Reporter
@@ -103,11 +103,12 @@ def run(spec: NodeSpec, reporter: Reporter) -> int:
         reporter.send("failed", {"kind": "interrupted", "sentence": "interrupted", "traceback": ""})
         return 130
     except Exception as e:
-        kind, text = _kind(e), sentence(e)
+        heard = _heard(made)
+        kind = _kind(e, heard)
+        text = heard if heard and kind == "peer" else sentence(e)
         log.error("%s", said_by(spec.title, text), exc_info=None if isinstance(e, Told | _core.Error) else e)
-        if kind == "own":
-            _tell_others(made, said_by(spec.title, text))
         reporter.send("failed", {"kind": kind, "sentence": text, "traceback": traceback.format_exc()})
+        _tell_others(made, said_by(spec.title, text))
         return 2 if kind == "config" else 1
     finally:
         with contextlib.suppress(Exception):
@@ -212,23 +213,34 @@ def _updater(text: str) -> Callable[[int, int, Any, Any], None]:
     return update
 
 
-def _kind(e: BaseException) -> str:
-    """Who is to blame, as far as one node can know: the configuration, the join, a peer, a wait, or itself. What was
-    raised because of another exception, or while one was handled, is of that one's kind."""
+def _kind(e: BaseException, heard: str | None) -> str:
+    """Who is to blame, as far as one node can know: the configuration, the join, a peer, a wait, or itself. heard: see
+    `_heard`; a node that had heard isn't the cause, whatever was made of it on the way here."""
     by_class: list[tuple[type[Exception], str]] = [
         (ConfigError, "config"),
         (_core.Refused, "refused"),
         (_core.Timeout, "timeout"),
-        (_core.Error, "peer"),
     ]
-    return next((kind for error in _causes(e) for cls, kind in by_class if isinstance(error, cls)), "own")
+    if heard is None:
+        by_class.append((_core.Error, "peer"))
+    otherwise = "peer" if heard else "own"
+    return next((kind for error in _causes(e) for cls, kind in by_class if isinstance(error, cls)), otherwise)
 
 
 def _causes(e: BaseException | None) -> Iterator[BaseException]:
-    """The exception itself first, then what it was raised because of."""
+    """The exception itself first, then what it was raised from."""
     while e is not None:
         yield e
-        e = e.__cause__ or e.__context__
+        e = e.__cause__
+
+
+def _heard(made: list[Built]) -> str | None:
+    """With what the run had failed before this node did; "": with nothing; None: nobody here knows."""
+    if not made:
+        return exits.heard()  # a script's store, if it had one
+    with contextlib.suppress(Exception):
+        return str(made[0].node.failure)
+    return None
 
 
 def _tell_others(made: list[Built], message: str) -> None:

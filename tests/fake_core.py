@@ -191,6 +191,10 @@ class FakeNode:
         self.party, self.name = "a", f"a.worker{number}"
         self.closed = self.failed = False
 
+    @property
+    def failure(self) -> str:
+        return self.cluster.failure
+
     def _later(self, task: Callable[[], None]) -> None:
         if self.closed:
             raise Error("the node is closed")

@@ -337,6 +337,7 @@ void bind_node(nb::module_& m) {
       .def("trace", &PyNode::trace, "first"_a, "last"_a, "capacity"_a)
       .def("take_trace", &PyNode::take_trace)
       .def_prop_ro("addresses", &PyNode::addresses)
+      .def_prop_ro("failure", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.failure(); }); })
       .def_prop_ro("name", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.name(); }); })
       .def_prop_ro("party", [](PyNode& self) { return self.ask<std::string>([](Node& n) { return n.party(); }); })
       .def_prop_ro("rank", [](PyNode& self) { return self.ask<uint32_t>([](Node& n) { return n.rank(); }); })

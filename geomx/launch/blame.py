@@ -1,4 +1,8 @@
-"""Who failed first, and the sentence that says so. Pure: told what came, with the times at which it came."""
+"""Who failed first, and the sentence that says so. Pure: told what came, with the times at which it came.
+
+Who tells first is chance, so it decides least. What happened to a node itself counts before what others say; of the
+latter, a sentence that begins with another node's title speaks of that node, and is followed to it.
+"""
 
 import signal
 from collections.abc import Callable
@@ -8,7 +12,8 @@ from geomx.spec import NodeSpec, said_by
 
 # A node that died or raised something of its own is the cause; what the others then say about it is not. Then: the
 # join refused a node; a peer was found dead or the run ended by a message; a wait ended at its deadline.
-ORDER = {"died": 0, "own": 0, "config": 0, "refused": 1, "peer": 2, "timeout": 3, "interrupted": 4}
+OWN = ("died", "own", "config")
+ORDER = {**dict.fromkeys(OWN, 0), "refused": 1, "peer": 2, "timeout": 3, "interrupted": 4}
 
 
 @dataclass(frozen=True)
@@ -49,19 +54,60 @@ class Blame:
 
     def sentence(self) -> str:
         """Role, party, what happened, what was waited for, which log to read."""
-        first, *others = sorted(self._failures(), key=lambda f: (ORDER[f.kind], f.at_s))
-        node = self._nodes[first.node]
-        words = [f"{node.title} {first.sentence}" if first.kind == "died" else said_by(node.title, first.sentence)]
-        words.append(self._place(node))
-        if first.kind == "died" and (witness := next((f for f in others if f.kind in ("peer", "timeout")), None)):
+        failures = self._failures()
+        name, cause = self._cause(failures)
+        node = self._nodes[name]
+        words = [self._said(node, cause), self._place(node)]
+        if cause.kind == "died" and (witness := self._witness(name, failures)):
             words.append(f"{self._nodes[witness.node].title} says: {witness.sentence}")
         return "; ".join([*(w for w in words if w), f"its log: {node.log}"])
+
+    def _cause(self, failures: list[Failure]) -> tuple[str, Failure]:
+        """Who is to blame, and the failure that says so: its own, or another's where it says nothing itself."""
+        by_node = {f.node: f for f in failures}
+        spoken_of = {self._spoken_of(f) for f in failures}
+        since_s = {f.sentence: min(g.at_s for g in failures if g.sentence == f.sentence) for f in failures}
+        order = list(self._nodes)
+
+        def rank(f: Failure) -> tuple[int, bool, float, bool, int]:
+            """Of those that say the same, one that the sentence names, else the first of the run's nodes."""
+            is_named = self._nodes[f.node].title in f.sentence
+            return ORDER[f.kind], f.node not in spoken_of, since_s[f.sentence], not is_named, order.index(f.node)
+
+        cause = min(failures, key=rank)
+        name, seen = cause.node, {cause.node}
+        while cause.kind not in OWN and (of := self._spoken_of(cause)) and of not in seen:
+            name, cause = of, by_node.get(of, cause)
+            seen.add(of)
+        return name, cause
+
+    def _spoken_of(self, failure: Failure) -> str | None:
+        """Of which node a sentence speaks: the one with whose title it begins."""
+        said = failure.sentence.removeprefix(f"{self._nodes[failure.node].title}: the connection to ")
+        begins = (n.name for n in self._nodes.values() for t in _titles(n) if said.startswith((f"{t} ", f"{t}:")))
+        return next(begins, None)
+
+    def _said(self, node: NodeSpec, cause: Failure) -> str:
+        if cause.kind == "died":
+            return f"{node.title} {cause.sentence}"
+        return cause.sentence if self._spoken_of(cause) == node.name else said_by(node.title, cause.sentence)
+
+    def _witness(self, dead: str, failures: list[Failure]) -> Failure | None:
+        said = [f for f in failures if f.kind in ("peer", "timeout")]
+        return min(said, key=lambda f: (self._spoken_of(f) != dead, f.at_s), default=None)
 
     def _failures(self) -> list[Failure]:
         silent = [
             f for n, f in self._ended.items() if n not in self._told and (self._codes[n] != 0 or n not in self._done)
         ]
         return [*self._told.values(), *silent]
+
+
+def _titles(node: NodeSpec) -> list[str]:
+    """How the sentences of others call it: nodes know a scheduler by what it serves."""
+    if node.role != "scheduler":
+        return [node.title]
+    return [node.title, "the scheduler of " + (f"party {node.party}" if node.lan else "the WAN")]
 
 
 def _ending(code: int) -> str:

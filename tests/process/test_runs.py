@@ -139,19 +139,27 @@ def test_a_script_that_contradicts_the_command_is_refused(begin, tmp_path):
     assert "asks for" in said
 
 
-RAISES_AND_ENDS_AFTER_THE_OTHERS = """
+# The one that raises ends after the others, which only heard of it, and hide that.
+RAISES = """
 import contextlib, time
 @contextlib.contextmanager
 def late():
     try:
         yield
-    finally:
-        time.sleep(0.5)  # the others tell first
-""" + SCRIPT.replace("EXTRA", 'if store.rank == 1: raise ValueError("boom")').replace("with ", "with late(), ")
+    except ValueError:
+        time.sleep(0.5)
+        raise
+""" + SCRIPT.replace("with ", "with late(), ").replace("EXTRA", """
+    if store.rank == 1: raise ValueError("boom")
+    try:
+        store.barrier()
+    except Exception:
+        raise SystemExit(3) from None
+""")  # fmt: skip
 
 
 def test_a_script_that_raises_is_quoted(begin, tmp_path):
-    (tmp_path / "own.py").write_text(RAISES_AND_ENDS_AFTER_THE_OTHERS)
+    (tmp_path / "own.py").write_text(RAISES)
     words = ("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1")
     ended = begin(*words, real=True).wait(40)
     assert ended.code == 1

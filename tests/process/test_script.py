@@ -42,11 +42,15 @@ def test_each_worker_runs_it_and_a_master_is_added(begin, script):
 
 
 def test_one_that_raises_ends_the_run(begin, script):
-    ended = begin("task=script", script("if spec.rank == 1: raise ValueError('boom')\nnode.serve()")).wait(15)
+    """The others wait for the end of the run, by the scripted core's own means."""
+    raises = (
+        "if (spec.party, spec.rank) == ('party1', 1): raise ValueError('boom')\nnode._until_over(node.links['lan'])"
+    )
+    ended = begin("task=script", script(raises)).wait()
     assert ended.code == 1
-    assert "own.py ended with exit code 1" in ended.summary["error"]
-    log = "".join(f.read_text() for f in (ended.directory / "logs").glob("*worker1.log"))
-    assert "ValueError: boom" in log
+    assert ended.summary["error"].startswith("worker 1 of party party1: ")
+    assert "own.py: ValueError: boom" in ended.summary["error"]
+    assert "ValueError: boom" in (ended.directory / "logs" / "party1.worker1.log").read_text()
 
 
 def test_no_master_where_the_topology_says_so(begin, script):

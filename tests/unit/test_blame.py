@@ -1,13 +1,28 @@
 """Who is named as the first to fail."""
 
+import itertools
+
+import pytest
+
 from geomx.launch.blame import Blame
 from geomx.spec import DomainSpec, NodeSpec, said_by
 
 LAN = DomainSpec(scheduler_host="h", scheduler_port=1, num_servers=1, num_members=2)
+
+
+def node(role, party="", rank=0, name="", lan=LAN):
+    name = name or f"{party}.{role.removeprefix('local_')}" + (str(rank) if role == "worker" else "")
+    return NodeSpec(role=role, name=name, party=party, rank=rank, lan=lan, wan=LAN, log=f"logs/{name}.log")
+
+
 NODES = [
-    NodeSpec(role="worker", name="a.worker0", party="a", rank=0, lan=LAN, log="logs/a.worker0.log"),
-    NodeSpec(role="worker", name="a.worker1", party="a", rank=1, lan=LAN, log="logs/a.worker1.log"),
-    NodeSpec(role="local_server", name="a.server", party="a", rank=0, lan=LAN, wan=LAN, log="logs/a.server.log"),
+    node("scheduler", name="global_scheduler", lan=None),
+    node("scheduler", "a"),
+    node("global_server", name="global_server0"),
+    node("local_server", "a"),
+    node("worker", "a", 0),
+    node("worker", "a", 1),
+    node("worker", "b", 0),
 ]
 
 
@@ -70,7 +85,57 @@ def test_of_two_equal_ones_the_first():
     assert found.sentence().startswith("worker 0 of party a: early")
 
 
-def test_a_frozen_node_is_told_by_its_peers():
+def test_a_frozen_node_is_named_as_its_peers_put_it():
     found = blame()
-    found.told("a.server", "peer", "worker 1 of party a has been silent for 12 s", 1.0)
-    assert found.sentence().startswith("local server of party a: worker 1 of party a has been silent for 12 s")
+    found.told("a.server", "peer", "worker 1 of party a (pid 7 on h) was not heard of for 12 s", 1.0)
+    assert found.sentence() == (
+        "worker 1 of party a (pid 7 on h) was not heard of for 12 s; waited for: its part in round 3; "
+        "its log: logs/a.worker1.log"
+    )
+
+
+FROZEN = "worker 1 of party a (pid 7 on h) was not heard of for 12 s; its own log says more"
+GONE = "worker 1 of party a (pid 7 on h) ended without a good-bye: its connection was closed; its own log says more"
+DIFFER = "compression: local server of party a has none, worker 0 of party b has fp16; set it the same on both"
+BOOM = "worker 1 of party a: ValueError: boom"
+STEP = 'global server 0: key "w": updater: ZeroDivisionError'
+WAITED = 'worker 1 of party a: pull of key "w" was not done after 600 s; round 3 waits for worker 0 of party b'
+LOST = "worker 1 of party a: the connection to local server of party a is lost; its log says more"
+CTRL_C = "worker 1 of party a was interrupted"
+ENDED = "the scheduler of party a at h:1 ended before this node: its connection was closed; its own log says more"
+SILENT = "the scheduler of the WAN at h:1 was not heard of for 12 s; its own log says more"
+
+
+def heard(sentence, *nodes):
+    return [(name, "peer", sentence) for name in nodes]
+
+
+# What nodes tell, or how they end: in each case the first one is to blame, unless NAMED says otherwise.
+CASES = {
+    "killed": [("a.worker1", -9), *heard(GONE, "a.worker0", "a.server", "global_server0")],
+    "raised": [("a.worker1", "own", "ValueError: boom"), *heard(BOOM, "a.worker0", "a.server")],
+    "raised, and its word is lost": heard(BOOM, "a.worker0", "a.server", "b.worker0"),
+    "raised, and another crashed of it": [("a.worker1", "own", "boom"), ("b.worker0", -6), *heard(BOOM, "a.server")],
+    "frozen": heard(FROZEN, "a.worker0", "a.server", "b.worker0"),
+    "in an updater": heard(STEP, "global_server0", "a.worker0", "a.server"),
+    "a wait that ended": [("a.worker1", "timeout", WAITED), *heard(GONE, "a.server"), *heard(WAITED, "global_server0")],
+    "a lost way": heard(LOST, "a.worker1", "a.worker0", "b.worker0"),
+    "refused": [(name, "refused", DIFFER) for name in ("a.server", "a.worker1", "global_server0")],
+    "interrupted": [("a.worker1", "interrupted", "interrupted"), *heard(CTRL_C, "a.server", "b.worker0")],
+    "its scheduler": [("a.scheduler", -9), *heard(ENDED, "a.worker1", "a.server")],
+    "a frozen scheduler": heard(SILENT, "a.worker1", "b.worker0"),
+}
+NAMED = {"raised, and its word is lost": "a.worker1", "frozen": "a.worker1", "a lost way": "a.server",
+         "a frozen scheduler": "global_scheduler"}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whoever_tells_first_the_same_one_is_named(case):
+    said = set()
+    for order in itertools.permutations(CASES[case]):
+        found = blame()
+        for at_s, (node, *what) in enumerate(order):
+            found.ended(node, *what, at_s) if len(what) == 1 else found.told(node, *what, at_s)
+        said.add(found.sentence().partition("; waited for")[0] + found.sentence().rpartition("; ")[2])
+    assert len(said) == 1, said
+    assert said.pop().endswith(f"its log: logs/{NAMED.get(case, CASES[case][0][0])}.log")

@@ -52,7 +52,7 @@ class Node:
         self.role, self.party, self.global_rank = given["role"], given["party"], 0
         self.num_workers = self.num_all_workers = 0
         self.domains = {n: d for n in ("lan", "wan") if (d := given[n])}
-        self.links, self.failed, self.sent = {}, "", 0
+        self.links, self.failure, self.sent = {}, "", 0
         if self.role == "scheduler":
             self._listen()
 
@@ -104,7 +104,7 @@ class Node:
             link.sendall(b"S" if is_server else b"M")
         for link in self.links.values():
             if link.recv(1) != b"G":
-                raise Error("the scheduler is gone")
+                self._fail("the scheduler is gone")
             link.settimeout(None)
 
     def serve(self):
@@ -123,8 +123,8 @@ class Node:
         def watch(member):
             said = member.recv(1)
             with lock:
-                if said != b"L" and not self.failed:
-                    self.failed = "a node is gone"
+                if said != b"L" and not self.failure:
+                    self.failure = "a node is gone"
             left.release()
 
         members = [m for m, role in zip(self.members, self.roles, strict=True) if role == b"M"]
@@ -132,19 +132,26 @@ class Node:
             threading.Thread(target=watch, args=(member,), daemon=True).start()
         for _ in members:
             left.acquire()
-            if self.failed:
+            if self.failure:
                 break
         for member in self.members:
             with contextlib.suppress(OSError):
-                member.sendall(b"D" if self.failed else b"E")
-        if self.failed:
-            raise Error(self.failed)
+                member.sendall(b"D" if self.failure else b"E")
+        if self.failure:
+            raise Error(self.failure)
         if os.environ.get("FAKE_BAD_END") and "wan" in self.domains:
             os._exit(7)
 
     def _until_over(self, link):
-        if link.recv(1) != b"E":
-            raise Error("the scheduler says that a node is gone")
+        said = b""
+        with contextlib.suppress(OSError):
+            said = link.recv(1)
+        if said != b"E":
+            self._fail("the scheduler says that a node is gone")
+
+    def _fail(self, sentence):
+        self.failure = sentence
+        raise Error(sentence)
 
     def leave(self, timeout_s=-1.0):
         for tier, link in self.links.items():
@@ -152,7 +159,7 @@ class Node:
                 link.sendall(b"L")
 
     def fail(self, message):
-        self.failed = message
+        self.failure = message
         for link in self.links.values():
             link.shutdown(socket.SHUT_RDWR)
 
