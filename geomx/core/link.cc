@@ -7,6 +7,7 @@ namespace geomx {
 namespace {
 
 constexpr size_t kBundleBytes = 64 * 1024;  // small frames to one peer leave together up to this
+static_assert(kBundleBytes <= kMaxFrames, "no frame is empty, so a bundle never has more of them than a message may");
 // Droppable frames on a stream: what is beyond this would wait in the kernel, where nothing overtakes or drops it.
 constexpr uint64_t kStreamLossyBytes = 256 * 1024;
 // Reliable bytes that droppable ones don't wait for, beside what the path holds.
@@ -144,10 +145,7 @@ void Link::pump() {
 // Control and acknowledgements, then the best frames that credit and transport allow: reliable ones, droppable ones,
 // and last the ends of what was droppable. Where there are datagrams, control goes apart from them.
 void Link::pump_peer(Peer& peer) {
-  std::vector<Frame> control;
-  if (!peer.to_ack.empty() && (peer.is_ack_due || peer.queue.has_urgent() || peer.queue.has_ranked()))
-    control.push_back(take_due_acks(peer));
-  for (Frame& frame : peer.queue.take_urgent()) control.push_back(std::move(frame));
+  std::vector<Frame> control = pump_control(peer);
   if (transport_.max_datagram(peer.id) != 0 && !control.empty()) {
     transmit(peer, 0, std::move(control), false);
     control.clear();
@@ -159,6 +157,25 @@ void Link::pump_peer(Peer& peer) {
     pump_lossy(peer);
   }
   pump_trailing(peer);
+}
+
+// What is left for one more message. A message has a limit, and a model of many parts is pulled with a frame for each.
+std::vector<Frame> Link::pump_control(Peer& peer) {
+  std::vector<Frame> control;
+  if (!peer.to_ack.empty() && (peer.is_ack_due || peer.queue.has_urgent() || peer.queue.has_ranked()))
+    control.push_back(take_due_acks(peer));
+  size_t bytes = 0;
+  for (Frame& frame : peer.queue.take_urgent()) {
+    const size_t size = frame_overhead(frame) + frame.body.size();
+    if (!control.empty() && bytes + size > kBundleBytes) {
+      transmit(peer, 0, std::move(control), false);
+      control.clear();
+      bytes = 0;
+    }
+    bytes += size;
+    control.push_back(std::move(frame));
+  }
+  return control;
 }
 
 // Where a transport takes all that is reliable at once, what it has taken is still before what is droppable.

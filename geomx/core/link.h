@@ -101,6 +101,7 @@ class Link {
   void mark(uint32_t node, Peer& peer);
   void pump();
   void pump_peer(Peer& peer);
+  std::vector<Frame> pump_control(Peer& peer);
   void pump_ranked(Peer& peer, std::vector<Frame> bundle);
   bool is_behind_reliable(const Peer& peer) const;
   void pump_lossy(Peer& peer);

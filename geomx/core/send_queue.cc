@@ -34,15 +34,30 @@ bool SendQueue::pop_trailing(Frame* frame) {
 void SendQueue::start_waits(uint64_t now_us) {
   if (!has_new_lossy_) return;
   has_new_lossy_ = false;
-  for (auto& [channel, frames] : lossy_)
-    for (Queued& queued : frames)
-      if (queued.wait_us != 0 && queued.deadline_us == 0) queued.deadline_us = now_us + queued.wait_us;
+  for (auto& [channel, frames] : lossy_) {
+    for (Queued& queued : frames) {
+      if (queued.wait_us == 0 || queued.deadline_us != 0) continue;
+      queued.deadline_us = now_us + queued.wait_us;
+      note_deadline(queued);
+    }
+  }
 }
 
+void SendQueue::note_deadline(const Queued& queued) {
+  if (queued.deadline_us == 0) return;
+  if (first_deadline_us_ == 0 || queued.deadline_us < first_deadline_us_) first_deadline_us_ = queued.deadline_us;
+}
+
+// Asked whenever anything may leave, so it looks at the frames only when one may be late.
 void SendQueue::drop_late(uint64_t now_us, const std::function<void(const Frame&)>& on_dropped) {
+  if (first_deadline_us_ == 0 || first_deadline_us_ > now_us) return;
+  first_deadline_us_ = 0;
   for (auto& [channel, frames] : lossy_) {
     const auto is_late = [&](const Queued& queued) {
-      if (queued.deadline_us == 0 || queued.deadline_us > now_us) return false;
+      if (queued.deadline_us == 0 || queued.deadline_us > now_us) {
+        note_deadline(queued);
+        return false;
+      }
       lossy_orders_.erase(queued.order);
       on_dropped(queued.frame);
       return true;
@@ -52,14 +67,6 @@ void SendQueue::drop_late(uint64_t now_us, const std::function<void(const Frame&
     frames.erase(end, frames.end());
     std::make_heap(frames.begin(), frames.end());
   }
-}
-
-uint64_t SendQueue::first_deadline_us() const {
-  uint64_t first_us = 0;
-  for (const auto& [channel, frames] : lossy_)
-    for (const Queued& queued : frames)
-      if (queued.deadline_us != 0 && (first_us == 0 || queued.deadline_us < first_us)) first_us = queued.deadline_us;
-  return first_us;
 }
 
 }  // namespace geomx

@@ -47,14 +47,18 @@ class SendQueue {
   // What is on lossy channels might leave now.
   void start_waits(uint64_t now_us);
   void drop_late(uint64_t now_us, const std::function<void(const Frame&)>& on_dropped);
-  uint64_t first_deadline_us() const;  // 0: none
+  // No wait ends before; 0: none. Frames that left meanwhile may make it too early, until drop_late() has looked.
+  uint64_t first_deadline_us() const { return first_deadline_us_; }
 
  private:
+  void note_deadline(const Queued& queued);
+
   std::vector<Frame> urgent_;
   Heap ranked_;
   std::map<uint8_t, Heap> lossy_;
   std::set<uint64_t> lossy_orders_;  // of the frames in it
   bool has_new_lossy_ = false;       // some whose wait has not begun
+  uint64_t first_deadline_us_ = 0;
   std::deque<Queued> trailing_;
   uint64_t next_order_ = 0;
 };

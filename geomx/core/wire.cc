@@ -169,6 +169,7 @@ Route Reader::route() {
 }
 
 Message pack(const Header& header, std::vector<Frame> frames) {
+  GX_CHECK(frames.size() <= kMaxFrames, "a message has more frames than its receiver takes");
   Message message;
   Writer out;
   out.u8('G')
