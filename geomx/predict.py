@@ -9,7 +9,7 @@ Time of a round: a batch's gradients, measured here and shared out over this mac
 while encoding; the bytes, with TCP/IP's, through the slowest access link in each direction; and one round trip. A part
 comes down as soon as all have sent it, so of the shorter direction only the last part is waited for; no part is longer
 than `scheduler`'s, and in a tensor that isn't cut it is the tensor. Over links that lose packets a stream of TCP is as
-fast as its congestion control lets it be in the long run (geomx.wan.tcp). Starting, evaluating, the nodes' own work, and
+fast as its congestion control lets it be in the long run (geomx.wan.tcp). Starting, evaluating, the nodes' own work,
 TCP's slow start, timeouts and queues are left out: an estimate, not a promise.
 """
 
