@@ -8,7 +8,8 @@ other way goes through the node's standard input: once it is closed the launcher
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +85,16 @@ class Inbox:
             wait_ms = 0
             if message := self._read(self._socket.recv()):
                 yield message
+
+    def rest(self, is_all: Callable[[], bool], within_s: float) -> Iterator[Message]:
+        """What is still on its way from nodes that have ended, until `is_all()`: what they had sent lies in the kernel,
+        and a busy machine may take its time to hand it over. At most as long as nodes hold it."""
+        deadline = time.monotonic() + within_s
+        while True:
+            yield from self.receive(0.0)
+            if is_all() or time.monotonic() > deadline:
+                return
+            self._socket.poll(50)
 
     def close(self) -> None:
         self._socket.close()

@@ -8,8 +8,9 @@ lossy transport drops.
 Time of a round: a batch's gradients, measured here and shared out over this machine's cores; the codecs' time, measured
 while encoding; the bytes, with TCP/IP's, through the slowest access link in each direction; and one round trip. A part
 comes down as soon as all have sent it, so of the shorter direction only the last part is waited for; no part is longer
-than `scheduler`'s, and in a tensor that isn't cut it is the tensor. Starting, evaluating, the nodes' own work and what
-TCP makes of the links are left out: an estimate, not a promise.
+than `scheduler`'s, and in a tensor that isn't cut it is the tensor. Over links that lose packets a stream of TCP is as
+fast as its congestion control lets it be in the long run (geomx.wan.tcp). Starting, evaluating, the nodes' own work,
+TCP's slow start, timeouts and queues are left out: an estimate, not a promise.
 """
 
 import argparse
@@ -19,17 +20,20 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from geomx import _core, plugins
 from geomx.cli import command
 from geomx.codecs import codec_of
-from geomx.config import Config, parties
+from geomx.config import CENTRAL, Config, parties
 from geomx.errors import ConfigError, Forbidden
 from geomx.plan import Planner, part_length
 from geomx.units import size
+
+if TYPE_CHECKING:
+    from geomx.wan.plan import Wan
 
 FRAME = 14  # bytes of a part's header, and its share of its message's
 TIERS, DIRECTIONS = ("wan", "lan"), ("up", "down")
@@ -152,8 +156,6 @@ def _wire_s(config: Config, up: float, down: float, last: float = 1.0) -> float:
     from geomx.wan.overhead import on_the_wire
     from geomx.wan.plan import resolve
 
-    up, down = on_the_wire(up, down), on_the_wire(down, up)
-
     wan = resolve(config.network, config.topology)
     flat = config.topology.tiers == 1
     load = {p.name: p.workers if flat else 1 for p in parties(config.topology)}
@@ -164,8 +166,29 @@ def _wire_s(config: Config, up: float, down: float, last: float = 1.0) -> float:
         return max([*each, amount * everybody / servers if servers else 0.0], default=0.0)
 
     trip_us = max((wan.paths[i][central].delay_us + wan.paths[central][i].delay_us for i in range(central)), default=0)
-    ways = takes(wan.up, wan.down[central], up), takes(wan.down, wan.up[central], down)
+    ways = [
+        max(takes(wan.up, wan.down[central], on_the_wire(up, down)), _lossy_s(config, wan, up, is_down=False)),
+        max(takes(wan.down, wan.up[central], on_the_wire(down, up)), _lossy_s(config, wan, down, is_down=True)),
+    ]
     return max(ways) + last * min(ways) + trip_us / 1e6
+
+
+def _lossy_s(config: Config, wan: "Wan", amount: float, is_down: bool) -> float:
+    """Seconds of the party whose path is worst, for `amount` bytes over one stream to each server, where losses of
+    packets bound a stream. 0: they don't, or it isn't TCP's."""
+    from geomx.wan.tcp import default_congestion, stream_rate
+
+    if getattr(config.transport, "datagrams", False) or not wan.is_lossy:
+        return 0.0
+    congestion = getattr(config.launcher, "congestion", "") or default_congestion()
+    slowest = 0.0
+    for party in wan.parties[:-1]:
+        there, back = wan.path(party, CENTRAL), wan.path(CENTRAL, party)
+        lossy = back if is_down else there
+        trip_s = (there.delay_us + there.jitter_us + back.delay_us + back.jitter_us) / 1e6
+        if rate := stream_rate(congestion, lossy.loss, lossy.burst, trip_s):
+            slowest = max(slowest, amount / config.topology.global_servers / rate)
+    return slowest
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -189,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for label, reason in dropped:
         print(f"dropped {label}: {reason}")
     print(_table(rows))
-    print("Not counted: starting, evaluating, what else this machine does, and what TCP makes of the links.")
+    print("Not counted: starting, evaluating, what else this machine does; TCP's slow start, timeouts and queues.")
     return 0 if rows else 2
 
 

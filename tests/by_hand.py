@@ -16,6 +16,7 @@ SERVICE = (sys.executable, "-u", "-m", "geomx.node")
 EXEC = (sys.executable, "-u", "-m", "geomx.exec")
 PYTHON = (sys.executable, "-u")
 CENTRAL = "central"
+PATIENCE_S = 120.0  # ends a hang, and judges nobody's speed
 
 
 class Deployment:
@@ -117,13 +118,13 @@ class Deployment:
     def said(self, name: str) -> str:
         return self.log(name).read_text(errors="replace")
 
-    def until(self, true: Callable[[], bool], within_s: float = 30) -> None:
+    def until(self, true: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + within_s
         while not true():
             assert time.monotonic() < deadline, f"it didn't happen in time\n{self.story()}"
             time.sleep(0.02)
 
-    def wait(self, within_s: float, but: Sequence[str] = ()) -> dict[str, int]:
+    def wait(self, within_s: float = PATIENCE_S, but: Sequence[str] = ()) -> dict[str, int]:
         """Exit codes of all nodes. Fails where one still runs after `within_s`."""
         deadline = time.monotonic() + within_s
         for name, process in self.processes.items():

@@ -31,9 +31,10 @@ class Key:
 class Cluster:
     """`nodes[i]` is the node of worker i; with `observer` there is one more, the master worker, at the end."""
 
-    def __init__(self, workers: int, observer: bool = False, delay_s: float = 0.0) -> None:
+    def __init__(self, workers: int, observer: bool = False) -> None:
         self.num_workers = workers
-        self.delay_s = delay_s
+        self.goes_on = threading.Event()  # cleared: nothing is done
+        self.goes_on.set()
         self.keys: dict[str, Key] = {}
         self.configured: dict[str, str] = {}
         self.left: dict[int, dict[str, int]] = {}
@@ -54,8 +55,7 @@ class Cluster:
 
     def _run(self) -> None:
         while (task := self.tasks.get()) is not None:
-            if self.delay_s:
-                threading.Event().wait(self.delay_s)
+            self.goes_on.wait()
             task()
 
     # --- on the I/O thread ----------------------------------------------------------------------------------------

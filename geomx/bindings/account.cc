@@ -1,5 +1,6 @@
 // What a node counted: counters, ledger and timeline.
-#include <sstream>
+#include <algorithm>
+#include <charconv>
 
 #include "node.h"
 
@@ -14,6 +15,30 @@ std::string in_one_line(std::string text) {
     if (c == '\n' || c == '\r') c = ' ';
   return text;
 }
+
+// Words and numbers with a blank between them, in lines. A stream's formatting takes several times as long.
+class Lines {
+ public:
+  Lines& word(std::string_view text) {
+    if (!at_begin_) text_ += ' ';
+    at_begin_ = false;
+    text_ += text;
+    return *this;
+  }
+  Lines& number(int64_t value) {
+    char digits[20];
+    return word({digits, size_t(std::to_chars(digits, digits + sizeof digits, value).ptr - digits)});
+  }
+  void end() {
+    text_ += '\n';
+    at_begin_ = true;
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+  bool at_begin_ = true;
+};
 
 }  // namespace
 
@@ -92,36 +117,58 @@ std::map<std::string, double> PyNode::named(const Counters& c) {
   return out;
 }
 
+// The reactor only hands its spans over, and then the names that they use: a second of small tensors is hundreds of
+// thousands of spans.
 std::string PyNode::take_trace() {
   struct Taken {
     std::vector<TraceEvent> events;
-    std::map<uint32_t, std::string> keys;
-    std::map<std::pair<Tier, uint32_t>, std::string> peers;
     uint64_t num_dropped = 0;
   };
   const Taken taken = ask<Taken>([](Node& node) {
     Taken t;
     t.events = node.trace().take();
     t.num_dropped = node.trace().num_dropped();
-    for (const TraceEvent& e : t.events) {
-      if (std::string& name = t.keys[e.key]; name.empty()) name = node.key_name(e.key);
-      if (e.peer == kNobody) continue;
-      if (std::string& name = t.peers[{e.tier, e.peer}]; name.empty()) name = node.peer_name(e.tier, e.peer);
-    }
     return t;
   });
+  std::map<uint32_t, std::string> keys;
+  std::map<std::pair<Tier, uint32_t>, std::string> peers;
+  {
+    const nb::gil_scoped_release nogil;
+    std::vector<uint32_t> used;
+    used.reserve(taken.events.size());
+    for (const TraceEvent& e : taken.events) {
+      used.push_back(e.key);
+      if (e.peer != kNobody) peers[{e.tier, e.peer}];
+    }
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    for (uint32_t key : used) keys.emplace_hint(keys.end(), key, "");
+  }
+  ask<bool>([&](Node& node) {
+    for (auto& [index, name] : keys) name = node.key_name(index);
+    for (auto& [peer, name] : peers) name = node.peer_name(peer.first, peer.second);
+    return true;
+  });
   const nb::gil_scoped_release nogil;
-  std::ostringstream out;
-  for (const auto& [index, name] : taken.keys) out << "key " << index << ' ' << in_one_line(name) << '\n';
-  for (const auto& [peer, name] : taken.peers)
-    out << "peer " << tier_word(peer.first) << ' ' << peer.second << ' ' << in_one_line(name) << '\n';
+  Lines lines;
+  for (const auto& [index, name] : keys) lines.word("key").number(index).word(in_one_line(name)).end();
+  for (const auto& [peer, name] : peers)
+    lines.word("peer").word(tier_word(peer.first)).number(peer.second).word(in_one_line(name)).end();
   const char* const kinds[] = {"encode", "queue", "receive", "merge", "open", "update", "decode"};
   for (const TraceEvent& e : taken.events)
-    out << "span " << kinds[size_t(e.kind)] << ' ' << tier_word(e.tier) << ' ' << direction_word(e.direction) << ' '
-        << (e.peer == kNobody ? int64_t(-1) : int64_t(e.peer)) << ' ' << e.key << ' ' << e.part << ' ' << e.round << ' '
-        << e.begin_ns << ' ' << e.end_ns << '\n';
-  if (taken.num_dropped) out << "dropped " << taken.num_dropped << '\n';
-  return out.str();
+    lines.word("span")
+        .word(kinds[size_t(e.kind)])
+        .word(tier_word(e.tier))
+        .word(direction_word(e.direction))
+        .number(e.peer == kNobody ? int64_t(-1) : int64_t(e.peer))
+        .number(e.key)
+        .number(e.part)
+        .number(e.round)
+        .number(e.begin_ns)
+        .number(e.end_ns)
+        .end();
+  if (taken.num_dropped) lines.word("dropped").number(int64_t(taken.num_dropped)).end();
+  return lines.take();
 }
 
 std::map<std::string, std::string> PyNode::addresses() {

@@ -17,7 +17,7 @@ from typing import Any
 from geomx import timeline
 from geomx.api import Launcher
 from geomx.config import Config
-from geomx.control import Inbox, Message
+from geomx.control import LINGER_MS, Inbox, Message
 from geomx.errors import RunFailed
 from geomx.launch.accounts import Accounts
 from geomx.launch.blame import Blame
@@ -32,6 +32,7 @@ log = logging.getLogger("geomx")
 TICK_S = 0.1
 MOST_MESSAGES = 1000  # before looking at the processes again
 GRACE_S = 1.0  # after the first sign of a failure, for the others' words about it
+LAST_WORDS = ("counters", "ledger", "trace")  # a node's figures
 MARGIN_S = 10.0  # nodes end by their own deadlines first, with better words than ours
 
 
@@ -172,6 +173,7 @@ class Job:
             ledger.count(node, body)
         elif message.kind == "ledger":
             self.outcome.accounts.take(node, body["sent"], body["work"])
+            self._said.setdefault("ledger", {})[node] = {}
         elif message.kind == "trace":
             timeline.append(self._out, node, body["lines"])
         elif message.kind == "note":
@@ -217,8 +219,8 @@ class Job:
         """No node is left when this returns; an interrupt while it works only makes it quicker."""
         try:
             self._processes.stop(self._config.launcher.stop_s)
-            for message in self._inbox.receive(0.0):
-                if message.kind in ("counters", "ledger", "trace"):
+            for message in self._inbox.rest(self._have_told, LINGER_MS / 1000):
+                if message.kind in LAST_WORDS:
                     self._heard(message)
             timeline.assemble(self._out, {n.title: n.name for n in self._nodes})
             for node, counters in self.outcome.ledger.counters.items():
@@ -231,6 +233,11 @@ class Job:
             self._display.close()
             self.outcome.seconds = time.monotonic() - began_s
             self.outcome.nodes = [self._entry(node) for node in self._nodes]
+
+    def _have_told(self) -> bool:
+        """Have all that ended well told their last figures?"""
+        well = {name for name, code in self._processes.exit_codes.items() if code == 0}
+        return well <= self._said.get("ledger", {}).keys()
 
     def _entry(self, node: NodeSpec) -> dict[str, Any]:
         hello = self._said.get("hello", {}).get(node.name, {})

@@ -32,6 +32,7 @@ from geomx.policies import in_core
 from geomx.spec import NodeSpec, setting
 
 T = TypeVar("T")
+CLOSE_S = 30.0  # nodes that are ended end at once; what is there to wait for is a busy machine
 Choose = Callable[[str, int, str, str, str], CodecChoice]
 
 # Which settings a group of the configuration speaks of; what isn't configured isn't set explicitly.
@@ -113,7 +114,7 @@ class LocalCluster:
         """All workers leave, all nodes are closed. Raises the first failure of a node."""
         try:
             self._each([(w.spec.name, w.leave) for w in self._everybody()], "leave")
-            self._join_servers(time.monotonic() + self.deadline_s)
+            self._join_servers(self.deadline_s)
         finally:
             self.close()
         if self._failures:
@@ -123,7 +124,7 @@ class LocalCluster:
         """Ends all nodes as they are."""
         for built in self._built:
             built.close()
-        self._join_servers(time.monotonic() + self.deadline_s)
+        self._join_servers(CLOSE_S)
 
     def __enter__(self) -> "LocalCluster":
         return self.start()
@@ -219,11 +220,12 @@ class LocalCluster:
         except _core.Error as e:
             self._failures.append(e)
 
-    def _join_servers(self, deadline: float) -> None:
+    def _join_servers(self, within_s: float) -> None:
+        deadline = time.monotonic() + within_s
         for name, thread in self._serving.items():
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                raise TimeoutError(f"{name} did not end within {self.deadline_s:g} s")
+                raise TimeoutError(f"{name} did not end within {within_s:g} s")
 
     def _each(self, tasks: Sequence[tuple[str, Callable[[], Any]]], what: str) -> list[Any]:
         """All at once; the first error ends the run for the others."""

@@ -55,9 +55,9 @@ def test_the_first_exception_is_raised_and_ends_the_run():
 
     start = time.monotonic()
     with pytest.raises(KeyError, match="mine"):  # noqa: SIM117
-        with LocalCluster([2, 1]) as cluster:
+        with LocalCluster([2, 1], deadline_s=50) as cluster:
             cluster.run(work)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 40  # not by the deadline
 
 
 def test_a_worker_that_is_not_done_in_time_is_named():

@@ -203,7 +203,8 @@ TEST_CASE("peers of one host share memory, both ways, and give it back") {
   const auto is_all_back = [&] {
     return pair.client.transport->shared_bytes() == 0 && pair.server.transport->shared_bytes() == 0;
   };
-  for (int i = 0; i < 2000 && !is_all_back(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 1000 * kPatienceS && !is_all_back(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(is_all_back());
 }
 
@@ -308,7 +309,8 @@ TEST_CASE("between processes: what a killed process sent stays readable, what it
       CHECK(server.transport->shared_bytes() != 0);
     } else {
       const auto is_back = [&] { return server.transport->shared_bytes() == 0; };
-      for (int i = 0; i < 5000 && !is_back(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (int i = 0; i < 1000 * kPatienceS && !is_back(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       CHECK(is_back());
     }
     child.end();

@@ -49,11 +49,8 @@ TEST_CASE("messages go both ways over one connection, in order, with attachments
 }
 
 TEST_CASE("a connection may be opened before anybody listens: told once, and everything arrives once") {
-  uint16_t port;
-  {
-    Site first;
-    port = first.listen();
-  }
+  const KeptPort kept;
+  const uint16_t port = kept.number;
   Site client;
   const PeerId peer = client.connect(port);
   client.send(peer, "early");
@@ -279,8 +276,10 @@ TEST_CASE("a node that closes at once, with answers unread, still delivers all")
 }
 
 TEST_CASE("both sides may close at once") {
+  ZmqOptions patient;
+  patient.linger_ms = 60'000;
   for (int repeat = 0; repeat < 10; ++repeat) {
-    Site server, client;
+    Site server(patient), client(patient);
     const PeerId peer = client.connect(server.listen());
     client.send(peer, "hello");
     REQUIRE(server.wait_arrivals(1));
@@ -288,7 +287,7 @@ TEST_CASE("both sides may close at once") {
     std::thread other([&] { client.close(); });
     server.close();
     other.join();
-    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));  // neither waits for the other
   }
 }
 

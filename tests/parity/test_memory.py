@@ -92,7 +92,7 @@ def test_the_global_servers_peak_is_below_three_models(local, record_property):
         server = running["global_server0"]
         used = (peak(server) - baseline) / MODEL
         say(training, "")
-        assert [p.wait(20) for p in (*training, *running.values())] == [0] * (len(training) + len(running))
+        assert [p.wait(50) for p in (*training, *running.values())] == [0] * (len(training) + len(running))
     finally:
         for process in (*training, *running.values()):
             process.kill()

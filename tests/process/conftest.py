@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 
-FAKE = Path(__file__).parent / "fake"
+HERE = Path(__file__).parent
+FAKE = HERE / "fake"
+# Deadlines here end a hang. How long ten processes take to start and end is the machine's affair, and no test's: what
+# must come by one way and not by another is seen from what is said.
+PATIENCE_S = 120.0
+TEST_S = 240
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TEST_S))
 
 
 @dataclass
@@ -43,11 +54,11 @@ class Started:
             command, env=environment, cwd=directory.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def wait(self, within_s: float = 30) -> Ended:
+    def wait(self, within_s: float = PATIENCE_S) -> Ended:
         output, _ = self.process.communicate(timeout=within_s)
         return Ended(self.process.returncode, output, self.directory, time.monotonic() - self._began)
 
-    def until(self, true: Callable[[], bool], within_s: float = 20) -> None:
+    def until(self, true: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + within_s
         while not true():
             assert time.monotonic() < deadline, "it didn't happen in time"
@@ -57,6 +68,15 @@ class Started:
     def is_training(self) -> bool:
         file = self.directory / "metrics.jsonl"
         return file.exists() and file.read_text().count("\n") > 2
+
+    def kill(self) -> None:
+        """Kills the launcher. Its nodes are told by the kernel, or by the end of their standard input."""
+        self.process.kill()
+        self.process.communicate()
+        deadline = time.monotonic() + PATIENCE_S
+        while self.node_pids():
+            assert time.monotonic() < deadline, "nodes live on without their launcher"
+            time.sleep(0.05)
 
     def node_pids(self) -> list[int]:
         """Of all living processes that were started for this run, by a mark in their environment."""
@@ -104,8 +124,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     yield start
     for run in started:
         if run.process.poll() is None:
-            run.process.kill()
-            run.process.communicate()
+            run.kill()
         left = run.node_pids()
         for pid in left:
             os.kill(pid, signal.SIGKILL)

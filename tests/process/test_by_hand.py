@@ -28,7 +28,6 @@ def hashes(deployment, names):
 
 
 @needs_mxnet
-@pytest.mark.timeout(150)
 def test_the_seeds_twelve_nodes_train_the_cnn(deploy):
     deployment = deploy()
     deployment.start_services()
@@ -37,13 +36,12 @@ def test_the_seeds_twelve_nodes_train_the_cnn(deploy):
     for slice_idx, name in enumerate(deployment.workers):
         deployment.start(name, *example, "-ds", slice_idx)
     assert len(deployment.processes) == 12
-    codes = deployment.wait(120)
+    codes = deployment.wait()
     assert set(codes.values()) == {0}, deployment.story()
     assert min(accuracies(deployment, deployment.workers).values()) > 0.8
 
 
 @needs_mxnet
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("loop", "plugins", "variables", "agreed"),
     [
@@ -65,7 +63,7 @@ def test_a_printed_loop(deploy, tmp_path, loop, plugins, variables, agreed):
         deployment.start(name, **told)
     for name in ("master", *deployment.workers):
         deployment.start(name, *EXEC, script)
-    codes = deployment.wait(120)
+    codes = deployment.wait()
     assert set(codes.values()) == {0}, deployment.story()
     assert min(accuracies(deployment, deployment.workers).values()) > 0.6
     assert all(setting in deployment.said(server) for setting in agreed for server in ("a.server", "global_server0"))
@@ -75,7 +73,6 @@ def test_a_printed_loop(deploy, tmp_path, loop, plugins, variables, agreed):
 
 
 @needs_mxnet
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("on", "store", "central"),
     [("server", "dist_sync", True), ("worker", "dist_sync", False), ("server", "dist_async", False)],
@@ -88,7 +85,7 @@ def test_a_plain_trainer(deploy, on, store, central):
     deployment.start("master", *script, "--store", store, "--slice", deployment.num_all_workers - 1)
     for slice_idx, name in enumerate(deployment.workers):
         deployment.start(name, *script, "--slice", slice_idx)
-    codes = deployment.wait(120)
+    codes = deployment.wait()
     assert set(codes.values()) == {0}, deployment.story()
     training = [*deployment.workers, "master"] if central else deployment.workers
     assert min(accuracies(deployment, training).values()) > (0.5 if store == "dist_async" else 0.8)

@@ -21,7 +21,7 @@ SAMPLE = [
 @pytest.mark.skipif(find_spec("mxnet") is None, reason="MXNet isn't installed: pip install geomx[mxnet]")
 @pytest.mark.parametrize("choices", SAMPLE, ids=",".join)
 def test_a_combination_with_processes(begin, choices):
-    ended = begin(*WORDS, *choices, real=True).wait(50)
+    ended = begin(*WORDS, *choices, real=True).wait()
     assert ended.code == 0, ended.output
     assert ended.summary["accuracy"] >= 0.85
     assert len({n["weights_hash"] for n in ended.summary["nodes"] if n.get("weights_hash")}) == 1

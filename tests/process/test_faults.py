@@ -13,8 +13,8 @@ import pytest
 from by_hand import PYTHON, ROOT
 
 ROUNDS = ROOT / "tests" / "process" / "scripts" / "rounds.py"
-DEATH_S, MARGIN_S = 2.0, 8.0  # silence that is death; what may pass until all others have ended besides
-FAST = {"GEOMX_DEATH_S": str(DEATH_S), "GEOMX_JOIN_S": "25", "GEOMX_WAIT_S": "60", "GEOMX_SLOW_S": "1"}
+DEATH_S = 4  # silence that is death; less, and a busy machine kills the living
+FAST = {"GEOMX_DEATH_S": str(DEATH_S), "GEOMX_JOIN_S": "60", "GEOMX_WAIT_S": "110", "GEOMX_SLOW_S": "1"}
 ROLES = {
     "a.worker0": "worker 0 of party",
     "b.server": "local server of party",
@@ -47,7 +47,7 @@ def hurt(deployment, victim, number):
     """What the others' logs say, once all have ended; those that had not finished before have failed."""
     finished = {name for name, process in deployment.processes.items() if process.poll() == 0}
     deployment.processes[victim].send_signal(number)
-    codes = deployment.wait(DEATH_S + MARGIN_S, but=[victim])
+    codes = deployment.wait(but=[victim])
     assert {name for name, code in codes.items() if code == 0} == finished, deployment.story()
     assert set(codes.values()) <= {0, 1}, deployment.story()
     return "\n".join(deployment.said(name) for name in codes)
@@ -60,7 +60,9 @@ def test_a_death_in_a_round_ends_all_nodes(deploy, victim, number):
     deployment.until(lambda: training(deployment) and deployment.processes["master"].poll() == 0)
     said = hurt(deployment, victim, number)
     assert ROLES[victim] in said, deployment.story()
-    assert re.search(f"{ROLES[victim]}.*(closed|not heard of for 2 s|is lost).*log says more", said), deployment.story()
+    assert re.search(f"{ROLES[victim]}.*(closed|not heard of for {DEATH_S} s|is lost).*log says more", said), (
+        deployment.story()
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
@@ -69,24 +71,27 @@ def test_a_relays_death_ends_all_nodes_and_names_it(deploy, number):
     deployment = started(deploy, ENABLE_INTER_TS="1")
     deployment.until(lambda: training(deployment) and deployment.processes["master"].poll() == 0)
     said = hurt(deployment, "b.server", number)
-    assert re.search("local server of party.*(closed|not heard of for 2 s).*log says more", said), deployment.story()
+    assert re.search(f"local server of party.*(closed|not heard of for {DEATH_S} s).*log says more", said), (
+        deployment.story()
+    )
 
 
-def test_a_relay_that_is_frozen_for_a_while_changes_no_sum(deploy):
+def test_a_relay_that_is_frozen_for_a_while_changes_no_sum(deploy, tmp_path):
     """Longer than others wait before they go around it, shorter than death."""
     pytest.importorskip("geomx_tsengine")
-    variables = {**FAST, "GEOMX_DEATH_S": "10", "ENABLE_INTER_TS": "1", "ENABLE_INTRA_TS": "1"}
+    variables = {**FAST, "GEOMX_DEATH_S": "60", "ENABLE_INTER_TS": "1", "ENABLE_INTRA_TS": "1"}
     deployment = deploy({"a": 2, "b": 1, "c": 1}, **variables)
     deployment.start_services()
     for name in ("master", *deployment.workers):
-        deployment.start(name, *PYTHON, ROUNDS, 0 if name == "master" else 40, 0.02, 0)
-    for victim in ("b.server", "a.worker1"):
-        at = deployment.said("a.worker0").count("round")
-        deployment.until(lambda at=at: deployment.said("a.worker0").count("round") > at + 5)
+        held = [f"{number}={tmp_path / str(number)}" for number in (10, 20)] if name == "a.worker0" else []
+        deployment.start(name, *PYTHON, ROUNDS, 0 if name == "master" else 40, 0, 0, *held)
+    for number, victim in ((10, "b.server"), (20, "a.worker1")):
+        deployment.until(lambda number=number: f"round {number - 1} " in deployment.said("a.worker0"))
         deployment.processes[victim].send_signal(signal.SIGSTOP)
+        (tmp_path / str(number)).touch()
         time.sleep(2.5)
         deployment.processes[victim].send_signal(signal.SIGCONT)
-    assert set(deployment.wait(30).values()) == {0}, deployment.story()
+    assert set(deployment.wait().values()) == {0}, deployment.story()
     for name in deployment.workers:
         assert re.findall(r"round \d+ (\S+)", deployment.said(name)) == ["4.0"] * 40, deployment.story()
 
@@ -116,7 +121,7 @@ def test_a_death_while_others_leave_ends_all_nodes(deploy):
 
 def test_a_role_that_never_comes_is_named_by_all(deploy):
     deployment = started(deploy, but=["b.worker0", "a.worker1"], GEOMX_JOIN_S="5")
-    codes = deployment.wait(5 + 25)
+    codes = deployment.wait()
     assert set(codes.values()) == {1}, deployment.story()
     for name in codes:
         assert re.search(r"lacks 1 of [12] workers; here: ", deployment.said(name)), deployment.story()
@@ -124,7 +129,7 @@ def test_a_role_that_never_comes_is_named_by_all(deploy):
 
 def test_a_scheduler_that_never_comes(deploy):
     deployment = started(deploy, but=["global_scheduler"], GEOMX_JOIN_S="5")
-    codes = deployment.wait(5 + 25)
+    codes = deployment.wait()
     assert set(codes.values()) == {1}, deployment.story()
     assert "the scheduler of the WAN at 127.0.0.1:" in deployment.said("a.worker0")
 
@@ -132,7 +137,7 @@ def test_a_scheduler_that_never_comes(deploy):
 def test_counts_that_differ_are_told_to_all(deploy):
     deployment = started(deploy, but=["a.worker1"])
     deployment.start("a.worker1", *PYTHON, ROUNDS, 1, 0, DMLC_NUM_WORKER="3")
-    codes = deployment.wait(15)
+    codes = deployment.wait()
     assert set(codes.values()) == {1}, deployment.story()
     sentence = (
         r"a worker of party .* says that the party of .* has [23] workers, others say [23]; give all its nodes the"
@@ -145,7 +150,7 @@ def test_settings_that_differ_name_both_nodes(deploy):
     deployment = started(deploy, but=["a.server", "b.server"])
     deployment.start("a.server", MXNET_KVSTORE_BIGARRAY_BOUND="10")
     deployment.start("b.server", MXNET_KVSTORE_BIGARRAY_BOUND="20")
-    codes = deployment.wait(15)
+    codes = deployment.wait()
     assert set(codes.values()) == {1}, deployment.story()
     sentence = (
         r"placement.bigarray_bound: local server of party 127.0.0.1:\d+ has [12]0, local server of party "
@@ -156,23 +161,23 @@ def test_settings_that_differ_name_both_nodes(deploy):
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "my_host"])
 def test_an_unknown_host_is_told_at_once(deploy, host):
-    deployment = deploy({"a": 1}, **FAST)
-    began = time.monotonic()
+    """And not when the time to join is over, which is later than this test's patience."""
+    deployment = deploy({"a": 1}, **{**FAST, "GEOMX_JOIN_S": "300"})
     deployment.start("a.server", DMLC_PS_GLOBAL_ROOT_URI=host)
     deployment.start("a.worker0", *PYTHON, ROUNDS, 1, 0, DMLC_PS_ROOT_URI=host)
-    codes = deployment.wait(10)
-    assert time.monotonic() - began < 10
+    codes = deployment.wait()
     assert set(codes.values()) == {1}, deployment.story()
     assert all(f"unknown host {host}" in deployment.said(name) for name in codes), deployment.story()
 
 
-def test_strangers_and_slow_uneven_workers(deploy):
+def test_strangers_and_slow_uneven_workers(deploy, tmp_path):
     """Random bytes at every port, nodes with another token or none, a worker that is slow and one that ends early:
     training goes on to its end, and the slow one is named."""
-    deployment = started(deploy, rounds=40, but=["a.worker0"], GEOMX_TOKEN="right", GEOMX_DEATH_S="10")
-    deployment.start("a.worker0", *PYTHON, ROUNDS, 25, 0.02)
+    deployment = started(deploy, rounds=40, but=["a.worker0"], GEOMX_TOKEN="right", GEOMX_DEATH_S="60")
+    deployment.start("a.worker0", *PYTHON, ROUNDS, 25, 0, 0, f"3={tmp_path / 'go'}")
     deployment.until(lambda: training(deployment))
     deployment.processes["a.worker0"].send_signal(signal.SIGSTOP)
+    (tmp_path / "go").touch()
     ports = {port for process in deployment.processes.values() for port in listening(process.pid)}
     assert len(ports) >= 7
     for port in ports:
@@ -184,11 +189,11 @@ def test_strangers_and_slow_uneven_workers(deploy):
     deployment.until(lambda: all(deployment.processes[f"b.{name}"].poll() == 1 for name in strangers))
     deployment.until(lambda: "has waited" in deployment.said("a.server"))
     deployment.processes["a.worker0"].send_signal(signal.SIGCONT)
-    codes = deployment.wait(20, but=["b.none", "b.wrong"])
+    codes = deployment.wait(but=["b.none", "b.wrong"])
     assert set(codes.values()) == {0}, deployment.story()
     assert "it shows no token, but one is set on this node (GEOMX_TOKEN)" in deployment.said("b.none")
     assert "it shows another token than this node's (GEOMX_TOKEN)" in deployment.said("b.wrong")
-    assert re.search(r'round \d+ of key "w" has waited \d s for worker \d of party', deployment.said("a.server"))
+    assert re.search(r'round \d+ of key "w" has waited \d+ s for worker \d of party', deployment.said("a.server"))
     assert "round 25 3.0" in deployment.said("a.worker0")
     assert "round 40 2.0" in deployment.said("a.worker1")
 

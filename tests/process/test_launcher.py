@@ -4,13 +4,11 @@ import os
 import re
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
 FOREVER = {"FAKE_STEPS": "100000"}
-LIMIT_S = 15  # from a failure to the end of everything
 
 
 def test_a_run_leaves_its_contract(begin):
@@ -55,7 +53,7 @@ def test_parties_of_different_sizes_and_central_workers(begin):
 
 
 def test_a_worker_that_raises_is_quoted(begin):
-    ended = begin(env=FOREVER, script={"party1.worker0": {"step": 3, "do": "raise"}}).wait(LIMIT_S)
+    ended = begin(env=FOREVER, script={"party1.worker0": {"step": 3, "do": "raise"}}).wait()
     assert ended.code == 1
     error = ended.summary["error"]
     assert "worker 0 of party party1: ValueError: boom" in error
@@ -76,7 +74,7 @@ def test_a_killed_node_ends_the_run(begin, node):
     log = run.directory / "logs" / f"{node}.log"
     pid = next(p for p in run.node_pids() if Path(f"/proc/{p}/fd/1").readlink() == log)
     os.kill(pid, signal.SIGKILL)
-    ended = run.wait(LIMIT_S)
+    ended = run.wait()
     assert ended.code == 1
     error = ended.summary["error"]
     assert "was killed by signal 9 (SIGKILL)" in error
@@ -94,13 +92,13 @@ def test_a_killed_node_ends_the_run(begin, node):
 
 
 def test_a_bad_end_after_all_are_done_is_no_success(begin):
-    ended = begin(env={"FAKE_BAD_END": "1"}).wait(LIMIT_S)
+    ended = begin(env={"FAKE_BAD_END": "1"}).wait()
     assert ended.code == 1
     assert "global scheduler ended with exit code 7" in ended.summary["error"]
 
 
 def test_a_worker_that_just_goes_is_no_success(begin):
-    ended = begin(env=FOREVER, script={"party0.worker0": {"step": 2, "do": "exit"}}).wait(LIMIT_S)
+    ended = begin(env=FOREVER, script={"party0.worker0": {"step": 2, "do": "exit"}}).wait()
     assert ended.code == 1
     assert "worker 0 of party party0 ended with exit code 0 before the run was over" in ended.summary["error"]
 
@@ -113,7 +111,7 @@ def test_fewer_batches_on_one_worker_are_no_failure(begin):
 
 
 def test_a_refusal_while_joining_is_a_failed_run(begin):
-    ended = begin(env={"FAKE_REFUSE": "party1/local_server"}).wait(LIMIT_S)
+    ended = begin(env={"FAKE_REFUSE": "party1/local_server"}).wait()
     assert ended.code == 1
     assert "local server of party party1: compression is none here but fp16" in ended.summary["error"]
     # The scripted workers don't wait for others to join, so a step may have been told before the refusal.
@@ -127,7 +125,7 @@ def test_signals_end_everything(begin, number, code):
     run = begin(env=FOREVER)
     run.until(run.is_training)
     run.process.send_signal(number)
-    ended = run.wait(LIMIT_S)
+    ended = run.wait()
     assert ended.code == code
     assert ended.summary["status"] == "failed"
     assert ended.summary["error"] == "interrupted"
@@ -139,38 +137,28 @@ def test_a_signal_before_all_have_joined(begin):
     run = begin(env={**FOREVER, "FAKE_REFUSE": ""}, script={})
     run.until(lambda: (run.directory / "logs" / "global_scheduler.log").exists())
     run.process.send_signal(signal.SIGINT)
-    assert run.wait(LIMIT_S).code == 130
+    assert run.wait().code == 130
 
 
 def test_nodes_follow_a_killed_launcher(begin):
     run = begin(env=FOREVER)
     run.until(run.is_training)
     assert len(run.node_pids()) == 10
-    run.process.kill()
-    run.process.communicate()
-    deadline = time.monotonic() + 5
-    while run.node_pids() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert run.node_pids() == []
+    run.kill()
 
 
 def test_nodes_follow_a_killed_launcher_through_a_prefix(begin):
     """Behind ssh or sudo the kernel doesn't tell: the closed pipe does."""
     run = begin("launcher.exec_prefix={party0: [sh, -c, 'exec 3<&0; \"$@\" <&3 3<&- & wait $!', sh]}", env=FOREVER)
     run.until(run.is_training)
-    run.process.kill()
-    run.process.communicate()
-    deadline = time.monotonic() + 5
-    while run.node_pids() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert run.node_pids() == []
+    run.kill()
 
 
 def test_a_frozen_node_is_killed_after_an_interrupt(begin):
     run = begin("launcher.stop_s=1", env=FOREVER, script={"party0.worker0": {"step": 5, "do": "stop"}})
     run.until(run.is_training)
     run.process.send_signal(signal.SIGINT)
-    assert run.wait(LIMIT_S).code == 130
+    assert run.wait().code == 130
 
 
 def test_two_runs_at_once(begin):
@@ -181,22 +169,20 @@ def test_two_runs_at_once(begin):
 def test_a_taken_port_is_named(begin):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = begin(f"topology.port={port}").wait(LIMIT_S)
+        ended = begin(f"topology.port={port}").wait()
     assert ended.code == 1
     assert f"127.0.0.1:{port}" in ended.summary["error"]
     assert "in use" in ended.summary["error"]
 
 
 def test_a_prefix_that_does_not_exist(begin):
-    ended = begin("launcher.exec_prefix={party1: [no-such-command]}").wait(LIMIT_S)
+    ended = begin("launcher.exec_prefix={party1: [no-such-command]}").wait()
     assert ended.code == 1
     assert "scheduler of party party1: can't start no-such-command: No such file" in ended.summary["error"]
 
 
 def test_a_missing_node_is_called_by_name(begin):
-    ended = begin("launcher.exec_prefix={party1: [sleep, '60', '#']}", "timeouts.slow_s=1", "timeouts.join_s=3").wait(
-        25
-    )
+    ended = begin("launcher.exec_prefix={party1: [sleep, '600', '#']}", "timeouts.slow_s=1", "timeouts.join_s=3").wait()
     assert ended.code == 1
     assert "scheduler of party party1" in ended.summary["error"]
 
@@ -210,7 +196,7 @@ def test_a_roll_call_names_who_is_missing(begin):
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "my_host", "a..b"])
 def test_an_unknown_host_is_named(begin, host):
-    ended = begin(f"topology.hosts.central={host}").wait(15)
+    ended = begin(f"topology.hosts.central={host}").wait()
     assert ended.code == 2
     assert ended.summary["status"] == "refused"
     assert f"topology.hosts.central: '{host}' given, there is no host of that name" in ended.summary["error"]

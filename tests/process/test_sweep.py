@@ -56,7 +56,6 @@ def test_a_mistake_refuses_all(sweep, tmp_path):
     assert jobs(tmp_path) == []
 
 
-@pytest.mark.timeout(120)
 def test_every_failure_is_told_and_resumed(sweep, tmp_path):
     ended = sweep("seed=1,2,3", script={"party0.worker0": {"step": 2, "do": "raise", "seeds": [1, 3]}})
     assert ended.returncode == 1
@@ -79,7 +78,6 @@ def test_a_used_directory_is_not_used_again(sweep, tmp_path):
     assert "holds a sweep; sweep.resume=true goes on with it" in ended.stderr
 
 
-@pytest.mark.timeout(120)
 def test_a_parent_run_for_the_sweep(sweep, tmp_path):
     ended = sweep("seed=1,2", tracking="mlflow")
     assert ended.returncode == 0, ended.stderr
@@ -95,7 +93,6 @@ def test_a_parent_run_for_the_sweep(sweep, tmp_path):
     assert len(set(parents)) == 1
 
 
-@pytest.mark.timeout(120)
 def test_jobs_in_parallel_on_a_fresh_store(sweep, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install hydra-joblib-launcher")
     ended = sweep("hydra/launcher=joblib", "hydra.launcher.n_jobs=3", "seed=1,2,3", tracking="mlflow")
@@ -107,5 +104,5 @@ def test_runs_that_start_together_have_directories_of_their_own(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(FAKE)}
     command = [sys.executable, "-m", "geomx.run", "tracking=none", *SMALL]
     runs = [subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) for _ in range(4)]
-    assert [run.wait(40) for run in runs] == [0] * 4
+    assert [run.wait(110) for run in runs] == [0] * 4
     assert len(list(tmp_path.glob("runs/*/summary.json"))) == 4

@@ -42,5 +42,30 @@ def test_without_limits_it_takes_no_time():
     assert wire({"rate_mbit": 0.0, "delay_ms": 0.0}) == 0
 
 
+def lossy(congestion, transport="zmq", global_servers=1, **network):
+    """Of 1.25 MB up and 2.5 MB down, where a tenth is waited for alone."""
+    topology = {"name": "hips", "parties": 2}
+    if global_servers > 1:
+        topology = {"name": "multigps", "parties": 2, "global_servers": global_servers}
+    given = {"name": "shape", "rate_mbit": 100.0, "delay_ms": 25.0, "loss": 0.01, **network}
+    config = load({"network": given, "topology": topology, "launcher": {"name": "netns", "congestion": congestion},
+                   "transport": {"name": transport}})  # fmt: skip
+    return _wire_s(config, 1.25 * MB, 2.5 * MB, 0.1)
+
+
+def test_loss_bounds_a_stream_of_tcp():
+    """1,448 bytes x sqrt(1.5 / 0.01) each 50 ms are 355 kB/s, far less than the links' 12.5 MB/s."""
+    rate = 1448 * 150**0.5 / 0.05
+    assert lossy("cubic") == pytest.approx((0.125 * MB + 2.5 * MB) / rate + 0.05)
+    assert lossy("reno") == lossy("cubic")
+    assert lossy("cubic", burst=4.0) == pytest.approx((0.125 * MB + 2.5 * MB) / (2 * rate) + 0.05)
+    assert lossy("cubic", global_servers=2) == pytest.approx((0.125 * MB + 2.5 * MB) / (2 * rate) + 0.05)
+
+
+def test_loss_bounds_neither_bbr_nor_datagrams():
+    assert lossy("bbr") == wire({}, last=0.1)
+    assert lossy("cubic", transport="dgt") == wire({}, last=0.1)
+
+
 def test_durations_are_said_for_people():
     assert [_duration(s) for s in (0.3, 75, 3700)] == ["0.3 s", "1 min 15 s", "1 h 1 min"]

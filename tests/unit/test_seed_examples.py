@@ -73,6 +73,6 @@ def test_a_gpu_script_without_a_gpu_says_so_and_stops(tmp_path):
     without.write_text("#!/bin/sh\nexit 1\n")
     without.chmod(0o755)
     done = subprocess.run(["sh", ROOT / "launchers/gpu/run_fp16.sh"], env={**os.environ, "PYTHON": str(without)},
-                          capture_output=True, text=True, timeout=30)  # fmt: skip
+                          capture_output=True, text=True, timeout=55)  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "MXNet has no usable GPU here; launchers/cpu has the same run without one\n"

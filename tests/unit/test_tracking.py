@@ -139,10 +139,10 @@ def mlflow_run(tmp_path, name, kind="single", status="finished"):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_mlflow_holds_a_run(tmp_path, monkeypatch):
     monkeypatch.setenv("GEOMX_HOME", str(tmp_path / "home"))
-    output, errors = mlflow_run(tmp_path, "run1", status="failed").communicate(timeout=100)
+    output, errors = mlflow_run(tmp_path, "run1", status="failed").communicate(timeout=200)
     assert "Traceback" not in errors
     found = look(output.split()[-1])
     assert found["status"] == "FAILED"
@@ -155,11 +155,11 @@ def test_mlflow_holds_a_run(tmp_path, monkeypatch):
     assert "x" * 7000 in found["config"]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_many_runs_at_once_on_a_fresh_store(tmp_path, monkeypatch):
     monkeypatch.setenv("GEOMX_HOME", str(tmp_path / "home"))
     runs = [mlflow_run(tmp_path, f"sweep/{i}", "sweep") for i in range(4)]
-    ended = [run.communicate(timeout=150) for run in runs]
+    ended = [run.communicate(timeout=200) for run in runs]
     assert [run.returncode for run in runs] == [0] * 4, ended
     found = [look(output.split()[-1]) for output, _ in ended]
     assert {f["status"] for f in found} == {"FINISHED"}
