@@ -131,12 +131,12 @@ class Node:
         """choose() -> None, or what names a loaded transport and its parameters (`geomx.api.TransportChoice`); asked
         once, when the run's settings are known."""
     def set_scheduler(
-        self, credit: Callable[[str], tuple[int, bool] | None], rank: Callable[[str, int, int, str], int]
+        self, credit: Callable[[str], tuple[int, bool, bool]], rank: Callable[[str, int, int, str], int]
     ) -> None:
-        """credit(tier) -> (bytes in flight to a peer, whether what is measured comes on top), asked once a tier when
-        the run's settings are known; None: parts leave as pushes ask. Else rank(name, order of declaration, length,
-        tier) -> int32, asked once a key, ranks parts whose pushes asked for the same priority; the larger leaves first,
-        in both directions."""
+        """credit(tier) -> (bytes in flight to a peer, whether what is measured comes on top, whether keys are ranked),
+        asked once a tier when the run's settings are known. Not ranked: parts leave as pushes ask, then in the order in
+        which they came. Ranked: rank(name, order of declaration, length, tier) -> int32, asked once a key, ranks parts
+        whose pushes asked for the same priority; the larger leaves first, in both directions."""
 
     def set_overlay(self, choose: Callable[[str], Any]) -> None:
         """choose(tier) -> None for the star, or what names a loaded overlay and its parameters

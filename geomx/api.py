@@ -287,6 +287,13 @@ class Transport:
 # --- scheduler --------------------------------------------------------------------------------------------------------
 
 
+PARTS_ON_THE_LINE = 16  # so many fit into the bandwidth-delay product
+SPARE_PARTS = 8  # in credit, however many share a link: it comes back by whole parts, behind the other direction's
+HOST_S = 0.001  # that a host takes to acknowledge, which on a short line is most of the round trip
+LEAST_PART_ELEMENTS = 2_000
+BYTES_PER_ELEMENT = 4  # of a part that is not compressed
+
+
 @dataclass(frozen=True)
 class Line:
     """What is known of the way to a peer; 0: nothing."""
@@ -295,6 +302,26 @@ class Line:
     round_trip_s: float = 0.0
     share_bytes: float = 0.0  # that may be on their way to each peer until some link's queue overflows, all sending
 
+    def part_elements(self, most: int, bytes_per_element: float) -> int:
+        """Of a part that credit can come back by: at most `most` (0: no bound), fewer where 16 such parts don't fit
+        into rate times round trip, or 8 into the share."""
+        part_bytes = self.bytes_per_s * self.round_trip_s / PARTS_ON_THE_LINE
+        if not part_bytes:
+            return most
+        if self.share_bytes:
+            part_bytes = min(part_bytes, self.share_bytes / SPARE_PARTS)
+        fitting = max(LEAST_PART_ELEMENTS, int(part_bytes / max(bytes_per_element, 1e-6)))
+        return min(most, fitting)
+
+    def credit_bytes(self, part_elements: int) -> int:
+        """That keep the line busy with parts of so many elements and overflow no queue; 0: nothing is known."""
+        if not self.bytes_per_s:
+            return 0
+        spare = SPARE_PARTS * part_elements * BYTES_PER_ELEMENT
+        wanted = int(self.bytes_per_s * self.round_trip_s) + spare
+        least = max(spare, int(self.bytes_per_s * HOST_S))
+        return min(wanted, max(int(self.share_bytes), least)) if self.share_bytes else wanted
+
 
 class Scheduler:
     """Base of the options of a scheduler plugin that ranks parts. Parts leave by the priority that their push asked
@@ -302,6 +329,7 @@ class Scheduler:
     upwards and downwards. What has left is never called back: `credit_bytes` says how much that may be."""
 
     fills: ClassVar[tuple[str, ...]] = ("scheduler",)
+    ranks: ClassVar[bool] = True  # False: `rank` isn't asked, parts leave in the order in which they came
     part_elements: int
 
     def rank(self, name: str, order: int, length: int, tier: str) -> int:

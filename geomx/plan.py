@@ -99,22 +99,18 @@ def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "f
     default. An overlay may want shorter ones, so that relays work at the same time; so may a transport that ranks or
     loses parts one by one: so many that they take about its block_bytes on the wire."""
     width = config.compression.bytes_per_element(name, length, dtype)
-    wanted = [_scheduled(config, width)]
+    wanted = [scheduler_of(config).part_length(line_of(config, CENTRAL), width)]
     wanted += [o.part_length(length, width) for o in config.scheduler.values() if isinstance(o, Overlay)]
     if block := getattr(config.transport, "block_bytes", 0):
         wanted.append(max(1, int(block / max(width, 1e-6) + 1e-6)))
     return min(filter(None, wanted), default=0)
 
 
-def _scheduled(config: Config, width: float) -> int:
+def scheduler_of(config: Config) -> Scheduler:
+    """What fills that place; the built-in where nothing does."""
     from geomx.config.techniques import Fifo
 
-    for options in config.scheduler.values():
-        if isinstance(options, Scheduler):
-            return options.part_length(line_of(config, CENTRAL), width)
-        if "scheduler" in getattr(options, "fills", ("scheduler",)):
-            return int(options.part_elements)
-    return Fifo().part_elements
+    return next((o for o in config.scheduler.values() if isinstance(o, Scheduler)), Fifo())
 
 
 def _check_cover(shards: Sequence[Shard], name: str, length: int, num_servers: int) -> None:

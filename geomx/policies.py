@@ -15,13 +15,12 @@ from geomx.api import (
     NativePlugin,
     OverlayChoice,
     PythonCodec,
-    Scheduler,
     TransportChoice,
 )
 from geomx.config import Config
 from geomx.errors import ConfigError
 from geomx.options import shared
-from geomx.plan import Planner
+from geomx.plan import Planner, scheduler_of
 from geomx.spec import NodeSpec, setting
 from geomx.wan.line import line_of
 
@@ -111,19 +110,17 @@ class Schedulers:
 
     def use(self, config: Config) -> None:
         self._config = config
-        self._options = next((o for o in config.scheduler.values() if isinstance(o, Scheduler)), None)
+        self._options = scheduler_of(config)
 
-    def credit(self, tier: str) -> tuple[int, bool] | None:
-        """(bytes, whether it grows with what is measured). Asked once all settings are known. None: parts leave as
-        pushes ask."""
-        if self._options is None:
-            return None
+    def credit(self, tier: str) -> tuple[int, bool, bool]:
+        """(bytes, whether it grows with what is measured, whether keys are ranked). Asked once all settings are
+        known."""
         line = line_of(self._config, self._party) if tier == "wan" else Line()
-        return max(1, int(self._options.credit_bytes(tier, line))), bool(self._options.credit_grows(tier, line))
+        bytes_ = max(1, int(self._options.credit_bytes(tier, line)))
+        return bytes_, bool(self._options.credit_grows(tier, line)), self._options.ranks
 
     def rank(self, name: str, order: int, length: int, tier: str) -> int:
         """Asked once a key. Raises ConfigError for a rank that is out of bounds."""
-        assert self._options is not None
         found = int(self._options.rank(name, order, length, tier))
         if not -MOST_RANK <= found <= MOST_RANK:
             raise ConfigError(f"scheduler: rank {found} given for {name}, allowed is -2**30 to 2**30")

@@ -21,7 +21,7 @@ Settings (`NodeSpec.settings`, compared between all nodes by the core) are canon
     compression  {"name": "none"}; {"name": "fp16", "format": "float16", ...}: the plugin's name and its options
     optimizer    "none" (the optimizer is on the workers), or {"name": "adam", "learning_rate": 0.001, ...}
     sync         {"name": "fsa"}; {"name": "mixed", "staleness": 8}
-    scheduler    {"fifo": {"part_elements": 262144}}: one member for each plugin that was chosen
+    scheduler    {"fifo": {"credit_kb": 0, "part_elements": 262144}}: one member for each plugin that was chosen
     transport    {"name": "zmq"}
     placement    {"bigarray_bound": 1000000}
     deterministic  true or false

@@ -13,10 +13,9 @@ tiers_bytes            WAN bytes of a round, 4 workers a party: two tiers agains
 vanilla_iteration      seconds a round, 2 workers a party, nothing compressed
 best_time_to_accuracy  seconds of training until 90 % of the test set are right for the first time; ours with BEST;
                        the mean of three seeds, a quarter of an hour
-shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper; with scheduler=p3,
-                       which keeps what is on its way within the links' queues, so that TCP loses nothing
-deep_fidelity          the same with scheduler=fifo: TCP is given all of a round at once, overflows the queues and
-                       shares the link unevenly. The shaper knows nothing of that
+shaper_fidelity        seconds a round of ours: over the router, and over the user-space shaper; with scheduler=p3.
+                       What is on its way stays within the links' queues, so TCP loses nothing
+deep_fidelity          the same with scheduler=fifo
 vanilla_R_D, best_R_D  seconds a round of a small model (0.18 million) at R Mbit/s and a round trip of D, in CURVE
                        (--case curve)
 vanilla_loopback, best_loopback   with the large model and no WAN at all: a second tier and compression can only cost

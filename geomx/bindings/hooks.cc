@@ -1,5 +1,5 @@
 // What the node asks Python.
-#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 
 #include <tuple>
 
@@ -131,10 +131,8 @@ void PyNode::install_hooks() {
     return guarded("the scheduler", [&] {
       nb::object function = hook("scheduler");
       if (!function.is_valid()) return;
-      nb::object credit = function(tier_word(tier));
-      if (credit.is_none()) return;
-      choice->is_ranked = true;
-      std::tie(choice->credit.bytes, choice->credit.grows) = nb::cast<std::pair<uint64_t, bool>>(credit);
+      std::tie(choice->credit.bytes, choice->credit.grows, choice->is_ranked) =
+          nb::cast<std::tuple<uint64_t, bool, bool>>(function(tier_word(tier)));
     });
   };
   hooks.rank = [this](const std::string& name, uint32_t order, uint64_t length, Tier tier, int32_t* rank) {

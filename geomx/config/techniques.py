@@ -5,9 +5,11 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
-from geomx.api import CodecChoice, Compression, Policy, Transport
+from geomx.api import BYTES_PER_ELEMENT, CodecChoice, Compression, Line, Policy, Scheduler, Transport
 from geomx.errors import ConfigError
 from geomx.options import option
+
+UNLIMITED_BYTES = 64 << 20  # on their way; more than any link holds
 
 
 class Identity(Policy):
@@ -33,13 +35,35 @@ class Zmq(Transport):
 
 
 @dataclass
-class Fifo:
-    """scheduler=fifo: parts leave in the order in which they came. Of what a node's own pushes have waiting, those with
-    the larger priority go first; the priority doesn't travel, and up to 64 MB are on their way to a peer at once, so on
-    a slow link hardly anything is overtaken."""
+class Fifo(Scheduler):
+    """scheduler=fifo: parts leave in the order in which they came; from the second round on, what waits at several
+    members leaves in the order in which the server ended the parts' last rounds, so that it needn't wait for the other
+    member's copy. Of what a node's own pushes have waiting, those with the larger priority go first; the priority
+    doesn't travel. Inside a party up to 64 MB are on their way to a peer at once."""
 
-    part_elements: int = option(262_144, "elements of a part at most; 0: tensors are not cut", at_least=0)
-    fills: ClassVar[tuple[str, ...]] = ("scheduler",)
+    part_elements: int = option(
+        262_144,
+        "elements of a part at most; fewer where network= says that 16 parts of them don't fit into the "
+        "bandwidth-delay product; 0: tensors are not cut",
+        at_least=0,
+    )
+    credit_kb: int = option(
+        0,
+        "kilobytes on their way to a peer between parties; 0: what network= needs to keep its links busy without "
+        "overflowing their queues; 64 MB where that isn't known, or tensors are not cut",
+        at_least=0,
+    )
+    ranks: ClassVar[bool] = False
+
+    def part_length(self, line: Line, bytes_per_element: float) -> int:
+        return line.part_elements(self.part_elements, bytes_per_element) if self.part_elements else 0
+
+    def credit_bytes(self, tier: str, line: Line) -> int:
+        if tier == "lan":
+            return UNLIMITED_BYTES
+        if self.credit_kb or not self.part_elements:
+            return self.credit_kb * 1000 or UNLIMITED_BYTES
+        return line.credit_bytes(line.part_elements(self.part_elements, BYTES_PER_ELEMENT)) or UNLIMITED_BYTES
 
 
 @dataclass

@@ -170,9 +170,11 @@ void Client::take_value(Frame frame) {
     part.answered = part.sent;
     if (part.bypass) side_.reactor.cancel(part.bypass);
     part.bypass = 0;
+    const PartView view = key->view(frame.part, frame.round, side_.tier, Direction::down);
+    side_.policies.scheduler->on_answer(view);
     if (relay_) {
       relay_->forget(frame.key, frame.part, frame.round);
-      side_.policies.overlay->on_answer(key->view(frame.part, frame.round, side_.tier, Direction::down));
+      side_.policies.overlay->on_answer(view);
     }
     const bool applied = frame.has(kEveryone) || frame.contributors.contains(side_.contributor);
     side_.counters.of(side_.tier).applied_parts += applied;

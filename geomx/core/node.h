@@ -55,7 +55,7 @@ struct OverlayChoice {
   Params params;
 };
 
-// Not ranked: parts leave as pushes ask.
+// Not ranked: parts leave as pushes ask, then as they came.
 struct SchedulerChoice {
   bool is_ranked = false;
   CreditRule credit;

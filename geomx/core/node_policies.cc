@@ -14,7 +14,11 @@ Status Node::make_scheduler_policy(End& end) {
   SchedulerChoice choice;
   Status status;
   if (hooks_.scheduler) status = hooks_.scheduler(end.tier, &choice);
-  if (!status.ok() || !choice.is_ranked) return status;
+  if (!status.ok()) return status;
+  if (!choice.is_ranked) {
+    end.policies.scheduler = std::make_unique<TurnScheduler>(choice.credit);
+    return status;
+  }
   const auto rank_of = [this, tier = end.tier](uint32_t index) {
     const KeySpec& key = keys_.find(index)->spec;
     int32_t rank = 0;

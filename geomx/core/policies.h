@@ -11,6 +11,7 @@
 
 #include "codec.h"
 #include "credit.h"
+#include "per_key.h"
 #include "transport.h"
 #include "wire.h"
 
@@ -25,6 +26,36 @@ class SchedulerPolicy {
   virtual bool spreads_priorities() const { return false; }
   // Bytes that may be in flight to a peer; one message always may.
   virtual CreditRule credit() const { return {}; }
+  // The round of a part that we contributed to is over. Members of a server hear of ends in the same order.
+  virtual void on_answer(const PartView&) {}
+};
+
+// First in, first out: of the parts whose pushes asked for the same priority those leave first that came first. Which
+// of them are ready first is chance, of threads in each worker, when a round takes longer to send than to compute; and
+// a server answers a part when all members have sent it. So what waits goes in one order on all members: the one in
+// which the parts' last rounds ended.
+class TurnScheduler : public SchedulerPolicy {
+ public:
+  explicit TurnScheduler(CreditRule credit) : credit_(credit) {}
+  int64_t rank(const PartView& part, int priority) const override {
+    return int64_t(priority) * (int64_t(1) << 32) - (part.direction == Direction::up ? turn_of(part) : 0);
+  }
+  CreditRule credit() const override { return credit_; }
+  void on_answer(const PartView& part) override {
+    std::vector<uint32_t>& turns = turns_[part.key];
+    turns.resize(part.num_parts);
+    turns[part.part] = ++last_turn_;
+  }
+
+ private:
+  int64_t turn_of(const PartView& part) const {
+    const std::vector<uint32_t>* turns = turns_.find(part.key);
+    return turns == nullptr ? 0 : int64_t((*turns)[part.part]);
+  }
+
+  CreditRule credit_;
+  PerKey<std::vector<uint32_t>> turns_;  // of each part; 0: no round of it is over
+  uint32_t last_turn_ = 0;
 };
 
 // Parts whose pushes asked for the same priority leave by what `rank_of` says about their keys. It is asked once a key.

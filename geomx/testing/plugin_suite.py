@@ -116,7 +116,7 @@ def elsewhere(function: str, *arguments: Any) -> Any:
     module, _, name = function.partition(":")
     code = f"import json, sys; from {module} import {name}; print(json.dumps({name}(*json.load(sys.stdin))))"
     ended = subprocess.run([sys.executable, "-c", code], input=json.dumps(arguments), capture_output=True, text=True,
-                           check=False, timeout=60, env={**os.environ, "PYTHONHASHSEED": "20"})  # fmt: skip
+                           check=False, timeout=100, env={**os.environ, "PYTHONHASHSEED": "20"})  # fmt: skip
     assert ended.returncode == 0, f"in another process: {(ended.stderr.strip().splitlines() or ['it failed'])[-1]}"
     return json.loads(ended.stdout.splitlines()[-1])
 

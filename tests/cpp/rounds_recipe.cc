@@ -59,7 +59,10 @@ void Recipe::seal(KeyTable& keys) const {
 }
 
 void Recipe::set_policies(End& end) const {
-  end.policies.scheduler = std::make_unique<RandomRank>();
+  if (draw({41}) % 2)
+    end.policies.scheduler = std::make_unique<TurnScheduler>(CreditRule{1, false});
+  else
+    end.policies.scheduler = std::make_unique<RandomRank>();
   end.link.set_credit(end.policies.scheduler->credit());
   if (!mutation_.acknowledges) end.link.stop_acknowledging();
   if (end.side.tier == Tier::lan) return;

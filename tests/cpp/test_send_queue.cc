@@ -1,6 +1,7 @@
 // What leaves when, of what waits for one peer.
 #include <doctest/doctest.h>
 
+#include "core/policies.h"
 #include "core/send_queue.h"
 
 using namespace geomx;
@@ -13,7 +14,58 @@ Frame of(uint32_t key) {
   return frame;
 }
 
+PartView view_of(uint32_t key, uint32_t part, Direction direction = Direction::up) {
+  PartView view;
+  view.key = key;
+  view.part = part;
+  view.num_parts = 3;
+  view.direction = direction;
+  return view;
+}
+
+using Ids = std::vector<std::pair<uint32_t, uint32_t>>;  // keys and parts
+
+// In which order they leave that came in this one and all wait.
+Ids order_of(const TurnScheduler& scheduler, const Ids& came) {
+  SendQueue queue;
+  for (const auto& [key, part] : came) {
+    Frame frame = of(key);
+    frame.part = part;
+    queue.push_ranked(0, std::move(frame), scheduler.rank(view_of(key, part), 0), 0, 0);
+  }
+  Ids left;
+  while (queue.has_ranked()) {
+    const Frame frame = queue.pop(0).frame;
+    left.emplace_back(frame.key, frame.part);
+  }
+  return left;
+}
+
 }  // namespace
+
+TEST_CASE("what came first leaves first, until the ends of rounds that all members hear of give one order to all") {
+  TurnScheduler one{CreditRule()}, other{CreditRule()};
+  const Ids came{{1, 0}, {2, 0}, {2, 1}, {3, 2}}, reverse(came.rbegin(), came.rend());
+  CHECK(order_of(one, came) == came);
+  CHECK(order_of(other, reverse) == reverse);
+  const Ids ended{{2, 1}, {3, 2}, {1, 0}, {2, 0}};
+  for (const auto& [key, part] : ended)
+    for (TurnScheduler* scheduler : {&one, &other}) scheduler->on_answer(view_of(key, part, Direction::down));
+  CHECK(order_of(one, came) == ended);
+  CHECK(order_of(other, reverse) == ended);
+  const Ids with_new{{2, 1}, {1, 0}, {9, 0}};
+  CHECK(order_of(one, with_new) == Ids{{9, 0}, {2, 1}, {1, 0}});  // nobody has waited longer
+}
+
+TEST_CASE("what a push asked for counts more than its turn, and values leave in the order in which they came") {
+  TurnScheduler scheduler{CreditRule()};
+  scheduler.on_answer(view_of(1, 0));
+  scheduler.on_answer(view_of(2, 0));
+  CHECK(scheduler.rank(view_of(1, 0), 0) > scheduler.rank(view_of(2, 0), 0));
+  CHECK(scheduler.rank(view_of(1, 0), 0) < scheduler.rank(view_of(2, 0), 1));
+  CHECK(scheduler.rank(view_of(1, 0), -1) < scheduler.rank(view_of(2, 0), 0));
+  CHECK(scheduler.rank(view_of(1, 0, Direction::down), 0) == scheduler.rank(view_of(2, 0, Direction::down), 0));
+}
 
 TEST_CASE("the highest rank leaves first, equals in the order in which they came") {
   SendQueue queue;

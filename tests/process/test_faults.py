@@ -14,6 +14,7 @@ from by_hand import PYTHON, ROOT
 
 ROUNDS = ROOT / "tests" / "process" / "scripts" / "rounds.py"
 DEATH_S = 4  # silence that is death; less, and a busy machine kills the living
+ALL_BUT_ONE_S = "12"  # to join, where one never comes: the others must be able to
 FAST = {"GEOMX_DEATH_S": str(DEATH_S), "GEOMX_JOIN_S": "60", "GEOMX_WAIT_S": "110", "GEOMX_SLOW_S": "1"}
 ROLES = {
     "a.worker0": "worker 0 of party",
@@ -120,7 +121,7 @@ def test_a_death_while_others_leave_ends_all_nodes(deploy):
 
 
 def test_a_role_that_never_comes_is_named_by_all(deploy):
-    deployment = started(deploy, but=["b.worker0", "a.worker1"], GEOMX_JOIN_S="5")
+    deployment = started(deploy, but=["b.worker0", "a.worker1"], GEOMX_JOIN_S=ALL_BUT_ONE_S)
     codes = deployment.wait()
     assert set(codes.values()) == {1}, deployment.story()
     for name in codes:
@@ -128,7 +129,7 @@ def test_a_role_that_never_comes_is_named_by_all(deploy):
 
 
 def test_a_scheduler_that_never_comes(deploy):
-    deployment = started(deploy, but=["global_scheduler"], GEOMX_JOIN_S="5")
+    deployment = started(deploy, but=["global_scheduler"], GEOMX_JOIN_S=ALL_BUT_ONE_S)
     codes = deployment.wait()
     assert set(codes.values()) == {1}, deployment.story()
     assert "the scheduler of the WAN at 127.0.0.1:" in deployment.said("a.worker0")

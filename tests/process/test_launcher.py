@@ -182,13 +182,15 @@ def test_a_prefix_that_does_not_exist(begin):
 
 
 def test_a_missing_node_is_called_by_name(begin):
-    ended = begin("launcher.exec_prefix={party1: [sleep, '600', '#']}", "timeouts.slow_s=1", "timeouts.join_s=3").wait()
+    ended = begin(
+        "launcher.exec_prefix={party1: [sleep, '600', '#']}", "timeouts.slow_s=1", "timeouts.join_s=10"
+    ).wait()
     assert ended.code == 1
     assert "scheduler of party party1" in ended.summary["error"]
 
 
 def test_a_roll_call_names_who_is_missing(begin):
-    run = begin("launcher.exec_prefix={central: [sh, -c, 'sleep 3; exec \"$@\"', sh]}", "timeouts.slow_s=1")
+    run = begin("launcher.exec_prefix={central: [sh, -c, 'sleep 5; exec \"$@\"', sh]}", "timeouts.slow_s=1")
     ended = run.wait()
     assert ended.code == 0, ended.output
     assert "missing: global server 0" in ended.output

@@ -19,7 +19,7 @@ BROKEN = {
     "bad_codec": ("codec.py", "residual[:] = wanted - steps * scale", "residual[:] = 0"),
     "bad_placement": ("__init__.py", "0, tensor.length)])", "0, tensor.length + 1)])"),
 }
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 def name_of(kind, language):

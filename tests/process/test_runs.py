@@ -68,8 +68,9 @@ def test_a_frozen_worker_ends_the_run_after_death_s(begin):
     os.kill(pid_of(run, "party0.worker1"), signal.SIGSTOP)
     ended = run.wait()
     assert ended.code == 1
-    assert "worker 1 of party party0 (pid" in ended.summary["error"]
+    assert ended.summary["error"].startswith("worker 1 of party party0 (pid")
     assert "was not heard of for 2 s" in ended.summary["error"]
+    assert ended.summary["error"].endswith("its log: " + str(ended.directory / "logs" / "party0.worker1.log"))
 
 
 def test_ctrl_c_leaves_nothing(begin):

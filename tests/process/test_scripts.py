@@ -41,7 +41,6 @@ SEEN = {  # script -> what its run shows
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mxnet") is None, reason="MXNet isn't installed")
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("script", SEEN)
 def test_a_script_trains(script, tmp_path):
     parties = PARTIES.get(script, 1)

@@ -48,7 +48,7 @@ def environment(tmp_path, **more):
     return {**os.environ, "PYTHONPATH": path, "GEOMX_HOME": str(tmp_path), **more}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(480)
 def test_it_is_listed(python, tmp_path):
     command = [python, "-m", "geomx.plugins"]
     found = subprocess.run(
@@ -57,7 +57,7 @@ def test_it_is_listed(python, tmp_path):
     assert "geomx-int8 0.1" in found.stdout, found.stderr
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(480)
 def test_it_runs(python, tmp_path):
     words = ["tracking=none", "framework=numpy", "compression=int8", "compression.min_length=128", "task.max_rounds=4"]
     command = [python, "-m", "geomx.run", "hydra.run.dir=out", *words]
@@ -69,7 +69,7 @@ def test_it_runs(python, tmp_path):
     assert summary["config"]["compression"] == {"name": "int8", "min_length": 128}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(480)
 def test_its_mistakes_are_told_like_our_own(python, tmp_path):
     command = [python, "-m", "geomx.run", "compression=int8", "compression.min_length=-1"]
     ended = subprocess.run(
@@ -79,7 +79,7 @@ def test_its_mistakes_are_told_like_our_own(python, tmp_path):
     assert "compression.min_length: -1 given, allowed is a whole number at least 0" in ended.stderr
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(480)
 @pytest.mark.skipif(not HAS_CORE, reason="the core isn't built")
 def test_a_codec_in_c_is_built_installed_and_keeps_what_every_codec_must_keep(python, tmp_path):
     shutil.copytree(ROOT / "examples" / "plugin_codec_c", tmp_path / "source")

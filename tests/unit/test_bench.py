@@ -73,7 +73,6 @@ def test_the_cases_are_those_that_the_contract_names():
     assert list(kv.RACES) == ["large_tcp", "large_local", "small", "tiny"]
 
 
-@pytest.mark.timeout(100)
 def test_a_side_that_dies_is_named_with_its_last_words():
     from geomx.bench.peers import Peer
 

@@ -157,7 +157,7 @@ def test_settings_are_what_nodes_compare():
     assert texts["compression"] == '{"name":"none"}'
     assert texts["sync"] == '{"name":"fsa"}'
     assert texts["transport"] == '{"name":"zmq"}'
-    assert texts["scheduler"] == '{"fifo":{"part_elements":262144}}'
+    assert texts["scheduler"] == '{"fifo":{"credit_kb":0,"part_elements":262144}}'
     assert texts["deterministic"] == "false"
     assert all(isinstance(text, str) for text in texts.values())
 

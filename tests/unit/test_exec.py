@@ -33,14 +33,14 @@ def run(tmp_path, script, *arguments, **environ):
     (tmp_path / "script.py").write_text(script)
     prelude = PRELUDE.format(path=[p for p in sys.path if p])
     return subprocess.run([sys.executable, "-c", prelude, str(tmp_path / "script.py"), *arguments], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=60, env={**WORKER, **environ})  # fmt: skip
+                          capture_output=True, text=True, timeout=150, env={**WORKER, **environ})  # fmt: skip
 
 
 def test_a_run_that_is_not_there_is_a_sentence_and_a_place(tmp_path):
     """Not the fake: a worker whose scheduler doesn't answer."""
     (tmp_path / "script.py").write_text("import geomx.connect\n\ndef begin():\n    geomx.connect.store()\n\nbegin()\n")
     command = [sys.executable, "-m", "geomx.exec", "script.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
                          env={**WORKER, "GEOMX_JOIN_S": "1"})  # fmt: skip
     assert ran.returncode == 1
     sentence, place = [line for line in ran.stderr.splitlines() if "INFO" not in line]

@@ -219,5 +219,5 @@ cluster.nodes[0].leave = lambda timeout: print("left", flush=True)
 )
 def test_a_scripts_end_is_told(end, code, said):
     script = SCRIPT.format(path=[p for p in sys.path if p], end=end)
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=150)
     assert (ran.returncode, ran.stdout) == (code, said), ran.stderr

@@ -246,5 +246,5 @@ def test_importing_starts_none_of_mxnets_roles(role):
     environ = {**os.environ, "PYTHONPATH": path, "DMLC_ROLE": role, "DMLC_PS_ROOT_URI": "127.0.0.1",
                "DMLC_PS_ROOT_PORT": "1", "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}  # fmt: skip
     script = "import conftest, geomx.mxnet, os; print(os.environ['DMLC_ROLE'])"
-    ran = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=150)
     assert (ran.returncode, ran.stdout) == (0, f"{role}\n"), ran.stderr

@@ -2,8 +2,9 @@
 
 import pytest
 
-from geomx.api import Shard, Tensor
+from geomx.api import Line, Shard, Tensor
 from geomx.config import load
+from geomx.config.techniques import Fifo
 from geomx.errors import ConfigError
 from geomx.plan import Planner, part_length, place
 
@@ -46,6 +47,25 @@ def test_the_same_declarations_give_the_same_placement():
 def test_parts_come_from_the_scheduler():
     assert part_length(load({})) == 262_144
     assert part_length(load({"scheduler": {"fifo": {"part_elements": 7}}})) == 7
+
+
+def test_parts_are_short_where_the_line_is_known():
+    """As long as credit comes back by: a 16th of the bandwidth-delay product, an 8th of a share."""
+    network = {"rate_mbit": 100.0, "delay_ms": 25.0}
+    assert part_length(load({"network": network})) == 9_765
+    assert part_length(load({"network": network, "scheduler": {"tsengine": {}}})) == 9_765
+    assert part_length(load({"network": network, "topology": {"name": "hips", "parties": 8}})) == 4_713
+    assert part_length(load({"network": network, "scheduler": {"fifo": {"part_elements": 0}}})) == 0
+    assert part_length(load({"network": network, "scheduler": {"fifo": {"part_elements": 7}}})) == 7
+
+
+def test_fifo_keeps_what_is_on_its_way_within_the_queues_that_network_describes():
+    line, unknown = Line(10e6, 0.05, 400_000), Line()
+    assert Fifo().credit_bytes("wan", line) == 400_000
+    assert Fifo().credit_bytes("wan", unknown) == Fifo().credit_bytes("lan", unknown) == 64 << 20
+    assert Fifo(part_elements=0).credit_bytes("wan", line) == 64 << 20
+    assert Fifo(credit_kb=7).credit_bytes("wan", line) == Fifo(credit_kb=7).credit_bytes("wan", unknown) == 7_000
+    assert not Fifo().credit_grows("wan", unknown)
 
 
 @pytest.mark.parametrize(

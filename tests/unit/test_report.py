@@ -149,7 +149,6 @@ def test_ticks_are_round_and_cover():
     assert [number(v) for v in (1500.0, 0.5, 1e-7)] == ["1,500", "0.5", "1e-07"]
 
 
-@pytest.mark.timeout(180)
 def test_a_browser_finds_nothing_wrong_with_it(sweep, tmp_path):
     chromium = next((c for c in ("chromium", "chromium-browser", "google-chrome") if shutil.which(c)), None)
     if chromium is None:
