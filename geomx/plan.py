@@ -18,6 +18,8 @@ from geomx.wan.line import line_of
 if TYPE_CHECKING:
     from geomx import _core
 
+MOST_ELEMENTS = 2**31  # of a part; whatever is said beyond it cuts no more
+
 
 def place(options: Any, tensors: Sequence[Tensor], held: Sequence[float]) -> list[list[Shard]]:
     """The built-in placement: large tensors evenly over all servers, a small one where least is held so far."""
@@ -103,7 +105,7 @@ def part_length(config: Config, name: str = "", length: int = 0, dtype: str = "f
     wanted += [o.part_length(length, width) for o in config.scheduler.values() if isinstance(o, Overlay)]
     if block := getattr(config.transport, "block_bytes", 0):
         wanted.append(max(1, int(block / max(width, 1e-6) + 1e-6)))
-    return min(filter(None, wanted), default=0)
+    return min(MOST_ELEMENTS, *filter(None, wanted)) if any(wanted) else 0
 
 
 def scheduler_of(config: Config) -> Scheduler:

@@ -24,6 +24,7 @@ from geomx.plan import Planner, scheduler_of
 from geomx.spec import NodeSpec, setting
 from geomx.wan.line import line_of
 
+MOST_CREDIT = 1 << 50  # bytes; whatever is said beyond it binds no more
 MOST_RANK = 2**30
 
 
@@ -116,7 +117,7 @@ class Schedulers:
         """(bytes, whether it grows with what is measured, whether keys are ranked). Asked once all settings are
         known."""
         line = line_of(self._config, self._party) if tier == "wan" else Line()
-        bytes_ = max(1, int(self._options.credit_bytes(tier, line)))
+        bytes_ = min(max(1, int(self._options.credit_bytes(tier, line))), MOST_CREDIT)
         return bytes_, bool(self._options.credit_grows(tier, line)), self._options.ranks
 
     def rank(self, name: str, order: int, length: int, tier: str) -> int:

@@ -133,3 +133,8 @@ def test_a_transport_may_want_shorter_parts(config, elements):
 def test_an_overlay_may_want_shorter_parts(config, length, elements):
     pytest.importorskip("geomx_tsengine")
     assert part_length(load(config), "w", length, "float32") == elements
+
+
+def test_more_elements_than_any_part_has_are_as_good_as_any():
+    huge = load({"scheduler": {"fifo": {"part_elements": 10**20}}})
+    assert part_length(huge) == 2**31
